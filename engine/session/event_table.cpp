@@ -112,4 +112,14 @@ void EventTable::free_events_of(std::uint32_t owner) {
   }
 }
 
+std::vector<std::string> describe(const std::vector<Probe>& probes) {
+  std::vector<std::string> all;
+  for (const Probe& probe : probes) {
+    const elf::Identity file = probe.site.file->identity();
+    all.push_back(spec::listing(probe.spec, probe.site.offset) + " in " + std::to_string(file.device) + ":" +
+                  std::to_string(file.inode));
+  }
+  return all;
+}
+
 }  // namespace uprobe

@@ -95,4 +95,7 @@ class EventTable {
   mutable std::mutex reading_;  // locked last, except for the locks of clients
 };
 
+// The facts of each probe on which an owner tool and its client tool must agree: the definition as it was parsed, and the file.
+std::vector<std::string> describe(const std::vector<Probe>& probes);
+
 }  // namespace uprobe

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "engine/session/recipient.h"
 
+#include <utility>
+
 #include "engine/output/text.h"
 
 namespace uprobe {
@@ -61,6 +63,45 @@ class Forwarder : public Recipient {
 };
 
 }  // namespace
+
+bool LeaveWish::is_over_time() const {
+  return options_.duration.count() != 0 && std::chrono::steady_clock::now() - started_ >= options_.duration;
+}
+
+bool LeaveWish::is_there() const {
+  return recipient_.is_full() || (minds_broken_ && recipient_.is_broken()) || is_over_time() ||
+         (options_.detach_requested && options_.detach_requested());
+}
+
+void OwnRecords::begin_queue() {
+  passed_over_ = std::exchange(recipient_, nullptr);
+  queue_.emplace();
+}
+
+void OwnRecords::end_queue() {
+  queue_.reset();
+  recipient_ = passed_over_;
+}
+
+void OwnRecords::learn_events() {
+  if (recipient_ != nullptr) recipient_->learn_events();
+}
+
+void OwnRecords::take(std::uint32_t event, const trace::EventRecord& record, std::string_view task) {
+  if (queue_) {
+    if (!is_discarding_) queue_->take({event, record, task});
+  } else if (recipient_ != nullptr) {
+    recipient_->take(record, task);
+  }
+}
+
+void OwnRecords::end_batch() {
+  if (recipient_ != nullptr) recipient_->end_batch();
+}
+
+void OwnRecords::tell() {
+  if (queue_) queue_->tell();
+}
 
 std::unique_ptr<Recipient> make_printer(const std::vector<Probe>& probes, const RunOptions& options,
                                         const Output& output, format::Symbols* symbols) {

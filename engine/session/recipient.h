@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
-// The consumer of the records of the session's own events. One thread at a time uses it: the one that reads the rings or, while
-// the session has clients, the one of run().
+// The consumer of the records of the session's own events, and their way to it. One thread at a time uses a recipient: the one
+// that reads the rings or, while the session has clients, the one of run().
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
+#include "engine/ipc/record_queue.h"
 #include "engine/output/symbols.h"
 #include "engine/resolve/probe_builder.h"
 #include "engine/trace/event_record.h"
@@ -23,6 +27,51 @@ class Recipient {
   virtual void end_batch() {}
   virtual bool is_full() const { return false; }
   virtual bool is_broken() const { return false; }  // its reader is gone
+};
+
+// Whether the session's own user wants to leave: the recipient is full, or its reader is gone, or the user's limits are reached.
+class LeaveWish {
+ public:
+  // Both must outlive it. The time begins now. `minds_broken`: whether it is a reason to leave that the recipient is broken.
+  LeaveWish(const RunOptions& options, const Recipient& recipient, bool minds_broken)
+      : options_(options), recipient_(recipient), minds_broken_(minds_broken) {}
+  bool is_there() const;
+
+ private:
+  bool is_over_time() const;
+
+  const RunOptions& options_;
+  const Recipient& recipient_;
+  const bool minds_broken_;
+  const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+};
+
+// Leads the session's own records to its recipient: at once or, while a thread of its own reads the rings, through a queue, so
+// that slow output delays no client. The thread that reads calls all of it, except where stated.
+class OwnRecords {
+ public:
+  // Null: there is no recipient.
+  void lead_to(Recipient* recipient) { recipient_ = recipient; }
+  // From now on the thread of run() takes them from the queue. end_queue() undoes that, as no thread could be made.
+  void begin_queue();
+  void end_queue();
+  // From any thread: later records are wanted no more.
+  void discard() { is_discarding_ = true; }
+
+  void learn_events();
+  void take(std::uint32_t event, const trace::EventRecord& record, std::string_view task);
+  void end_batch();
+  void tell();
+  // How many of an event's records the queue has lost.
+  std::uint64_t lost(std::size_t event) const { return queue_ ? queue_->lost(event) : 0; }
+  // Of begin_queue().
+  RecordQueue& queue() { return *queue_; }
+
+ private:
+  Recipient* recipient_ = nullptr;
+  Recipient* passed_over_ = nullptr;  // while there is a queue
+  std::optional<RecordQueue> queue_;
+  std::atomic<bool> is_discarding_{false};
 };
 
 // Makes text of the records. All arguments must outlive it; `probes` may grow, by event. No `symbols`: no event shows names.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Looks at all processes of the machine only when the known ones have gone.
-#include "engine/session/survivors.h"
+#include "engine/process/survivors.h"
 
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -12,9 +12,9 @@
 
 #include "engine/base/procfs.h"
 #include "engine/process/processes.h"
-#include "engine/session/session_state.h"
+#include "engine/process/program_end.h"
 
-namespace uprobe {
+namespace uprobe::control {
 namespace {
 
 using namespace std::chrono_literals;
@@ -28,7 +28,7 @@ constexpr auto kCheckPause = 100ms;
 // A program that execve has started without the tool has the same id and no session. A process that may not be read counts as
 // traced.
 bool may_be_traced(pid_t pid) {
-  if (control::has_session(pid)) return true;
+  if (has_session(pid)) return true;
   const Fd maps(::open(procfs::path(pid, "maps").c_str(), O_RDONLY | O_CLOEXEC));
   return !maps && (errno == EACCES || errno == EPERM);
 }
@@ -45,8 +45,8 @@ bool Survivors::is_gone(const Known& process, std::chrono::microseconds limit) {
 // Looks at all processes. True: some are left.
 bool Survivors::find() {
   count_ = 0;
-  for (const pid_t pid : control::processes_mapping(area_)) {
-    if (pid == ::getpid() || control::is_tool_of(pid, area_)) continue;
+  for (const pid_t pid : processes_mapping(area_)) {
+    if (pid == ::getpid() || is_tool_of(pid, area_)) continue;
     Fd handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
     if (!handle && errno == ESRCH) continue;
     ++count_;
@@ -66,4 +66,4 @@ bool Survivors::have_ended(std::chrono::microseconds limit) {
   return false;
 }
 
-}  // namespace uprobe
+}  // namespace uprobe::control

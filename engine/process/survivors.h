@@ -11,7 +11,7 @@
 
 #include "engine/base/fd.h"
 
-namespace uprobe {
+namespace uprobe::control {
 
 class Survivors {
  public:
@@ -40,4 +40,4 @@ class Survivors {
   std::chrono::steady_clock::time_point next_check_{};
 };
 
-}  // namespace uprobe
+}  // namespace uprobe::control

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Answers the commands of `uprobe-run --control`.
+#include "engine/session/sockets.h"
+
 #include <unistd.h>
+
+#include <utility>
 
 #include "engine/base/exhaustion.h"
 #include "engine/output/escape.h"
-#include "engine/session/session_state.h"
+#include "engine/session/event_changes.h"
 
 namespace uprobe {
 namespace {
@@ -55,36 +58,39 @@ std::string statistics(const std::vector<ProbeState>& probes) {
   return text;
 }
 
-}  // namespace
-
-Result<std::string> Session::State::follow_command(const Command& order) {
+Result<std::string> follow(EventChanges& changes, const Command& order) {
   switch (order.kind) {
     case CommandKind::define:
-      return describe(define({.text = order.text,
-                              .default_object = order.default_object,
-                              .filter = order.filter.empty() ? std::nullopt : std::optional(order.filter)}));
+      return describe(changes.define({.text = order.text,
+                                      .default_object = order.default_object,
+                                      .filter = order.filter.empty() ? std::nullopt : std::optional(order.filter)}));
     case CommandKind::remove:
-      return describe(remove(order.text));
+      return describe(changes.remove(order.text));
     case CommandKind::clear:
-      return describe(remove({}));
+      return describe(changes.remove({}));
     case CommandKind::enable:
-      return describe(switch_events(order.text, true), "enabled");
+      return describe(changes.switch_events(order.text, true), "enabled");
     case CommandKind::disable:
-      return describe(switch_events(order.text, false), "disabled");
+      return describe(changes.switch_events(order.text, false), "disabled");
     case CommandKind::list:
-      return listing(list());
+      return listing(changes.list());
     case CommandKind::stats:
-      return statistics(list());
+      return statistics(changes.list());
   }
   return Error{.code = Code::damaged, .text = "a command that this session does not know"};
 }
 
+std::string no_sockets_text(const Error& why) {
+  const bool has_place = why.where.empty() || why.text.find(why.where) != std::string::npos;
+  return "no other tool can join or change this session: " + (has_place ? "" : why.where + " ") + why.text;
+}
+
 // Runs the commands in order until one fails. The effects of earlier ones stay.
-Reply Session::State::answer(const std::vector<Command>& commands) {
+Reply answer(EventChanges& changes, const std::vector<Command>& commands) {
   Reply reply;
   for (; reply.failed < commands.size(); ++reply.failed) {
     const Status done = catch_resource_exhaustion([&]() -> Status {
-      const auto text = follow_command(commands[reply.failed]);
+      const auto text = follow(changes, commands[reply.failed]);
       if (!text) return text.error();
       reply.text += *text;
       return ok();
@@ -96,36 +102,45 @@ Reply Session::State::answer(const std::vector<Command>& commands) {
   return reply;
 }
 
-Status Session::State::serve() {
-  const Status clients = serve_clients();
-  if (!clients || !socket) return clients;
-  return catch_resource_exhaustion(
-      [&] { return socket->serve([this](const auto& commands) { return answer(commands); }), ok(); });
-}
+}  // namespace
 
 // A session without a name goes on without a socket where none can be made. A folder that another user has prepared is a note,
 // which the user always sees; that the system has no place for a socket is a detail.
-Status Session::State::open_sockets() {
-  if (!options.has_socket) return ok();
-  auto opened = ControlServer::open(options.name, options.known_as != 0 ? options.known_as : ::getpid());
+Status Sockets::open() {
+  if (!options_.has_socket) return ok();
+  auto opened = ControlServer::open(options_.name, options_.known_as != 0 ? options_.known_as : ::getpid());
   auto for_clients = opened ? PeerServer::open() : Result<PeerServer>(opened.error());
   if (opened && for_clients) {
-    socket.emplace(opened.take());
-    peer_server.emplace(for_clients.take());
+    control_.emplace(opened.take());
+    clients_.emplace(for_clients.take());
     return ok();
   }
   const Error why = opened ? for_clients.error() : opened.error();
-  if (!options.name.empty()) return why;
-  auto& list = why.err != 0 || why.code != Code::refused ? details : notes;
-  list.push_back("no other tool can join or change this session: " +
-                 (why.where.empty() || why.text.find(why.where) != std::string::npos ? "" : why.where + " ") +
-                 why.text);
+  if (!options_.name.empty()) return why;
+  auto& list = why.err != 0 || why.code != Code::refused ? messages_.details : messages_.notes;
+  list.push_back(no_sockets_text(why));
   return ok();
 }
 
-void Session::State::close_sockets() {
-  peer_server.reset();
-  socket.reset();
+Status Sockets::serve(EventChanges& changes, ClientCalls calls) {
+  if (clients_) RETURN_IF_ERROR(catch_resource_exhaustion([&] { return clients_->serve(std::move(calls)), ok(); }));
+  if (!control_) return ok();
+  return catch_resource_exhaustion(
+      [&] { return control_->serve([&changes](const auto& commands) { return answer(changes, commands); }), ok(); });
+}
+
+void Sockets::close() {
+  clients_.reset();
+  control_.reset();
+}
+
+void Sockets::stop() {
+  control_.reset();
+  if (clients_) clients_->close();
+}
+
+void Sockets::end_clients(ClientEnd why) {
+  if (clients_) clients_->end(why);
 }
 
 }  // namespace uprobe

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Attaching to running processes, alone or as a client of the tool that traces them.
+#include "engine/session/attacher.h"
+
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@
 #include "engine/base/limits.h"
 #include "engine/base/procfs.h"
 #include "engine/base/roles.h"
-#include "engine/session/session_state.h"
+#include "engine/session/session.h"
 #include "engine/target/attachable.h"
 #include "engine/target/guardian.h"
 #include "engine/target/stopped_process.h"
@@ -108,64 +108,87 @@ Status clean(pid_t pid) {
 
 }  // namespace
 
-// All processes stay stopped until all are armed, so that the session begins in each of them or in none.
-Status Session::State::attach_all(const GivenUp& given_up) {
-  for (const pid_t pid : attached) {
+Status Attacher::prepare(const Selection& whom) {
+  whom_ = whom;
+  if (options_.has_guardian) target::start_guardian();
+  targets_.attach_to({whom.pids.begin(), whom.pids.end()});
+  auto finder = control::ProcessFinder::open({whom.names, whom.objects});
+  if (!finder) return finder.error();
+  finder_.emplace(finder.take());
+  raise_own_limits();
+  return targets_.open_agent();
+}
+
+Status Attacher::look_ahead() {
+  for (const pid_t pid : targets_.attached()) {
     auto files = target::ProcessFiles::open(pid);
     if (!files) return about(pid, files.error());
     target::RunningTarget running(files.take());
-    armer->look_ahead(running);
+    targets_.armer().look_ahead(running);
   }
+  return ok();
+}
+
+// The processes that are held, and their blocks.
+struct Attacher::Taken {
   std::vector<std::unique_ptr<StoppedProcess>> held;
   std::map<pid_t, Addr> blocks;
-  const auto take = [&](pid_t pid) -> Status {
-    auto free = hold_free(pid, given_up);
-    if (!free) return free.error();
-    held.push_back(std::move(free->process));
-    auto block = control::attach_agent(*held.back(), free->agent, *agent, *area, table.planned().size());
-    if (!block) return block.error();
-    blocks[pid] = block->address();
-    RETURN_IF_ERROR(armer->arm(*held.back(), *block));
-    return control::lead_handlers_back(*held.back(), *block);
-  };
-  Status begun = ok();
-  for (const pid_t pid : attached) {
-    if (begun) begun = catch_resource_exhaustion([&] { return take(pid); });
-    if (!begun && begun.error().where.empty()) begun = about(pid, begun.error());
+};
+
+Status Attacher::take(pid_t pid, const GivenUp& given_up, Taken& taken) {
+  auto free = hold_free(pid, given_up);
+  if (!free) return free.error();
+  taken.held.push_back(std::move(free->process));
+  StoppedProcess& process = *taken.held.back();
+  const std::size_t points = table_.planned().size();
+  auto block = control::attach_agent(process, free->agent, targets_.agent(), recording_.area(), points);
+  if (!block) return block.error();
+  taken.blocks[pid] = block->address();
+  RETURN_IF_ERROR(targets_.armer().arm(process, *block));
+  return control::lead_handlers_back(process, *block);
+}
+
+Status Attacher::take_all(const GivenUp& given_up, Taken& taken) {
+  for (const pid_t pid : targets_.attached()) {
+    const Status begun = catch_resource_exhaustion([&] { return take(pid, given_up, taken); });
+    if (!begun) return begun.error().where.empty() ? about(pid, begun.error()) : begun.error();
   }
-  if (begun) begun = catch_resource_exhaustion([&] { return begin(blocks); });
-  std::vector<pid_t> taken;
-  for (const auto& process : held) taken.push_back(process->pid());
-  held.clear();
+  return catch_resource_exhaustion([&] { return targets_.begin(taken.blocks); });
+}
+
+// All processes stay stopped until all are armed, so that the session begins in each of them or in none.
+Status Attacher::attach_all(const GivenUp& given_up) {
+  RETURN_IF_ERROR(look_ahead());
+  Taken taken;
+  const Status begun = take_all(given_up, taken);
+  std::vector<pid_t> pids;
+  for (const auto& process : taken.held) pids.push_back(process->pid());
+  taken.held.clear();
   if (begun) return ok();
-  for (const pid_t pid : taken) static_cast<void>(control::give_back(pid));
+  for (const pid_t pid : pids) static_cast<void>(control::give_back(pid));
   return begun;
 }
 
 // Attaches to the processes that the user gave by id.
-Status Session::State::attach_first(const GivenUp& given_up) {
-  for (const pid_t pid : attached) {
+Status Attacher::attach_first(const GivenUp& given_up) {
+  for (const pid_t pid : targets_.attached()) {
     if (Status free = await_free(pid, given_up); !free) return about(pid, free.error());
-    processes.emplace_back(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-    if (!processes.back()) return about(pid, system_error("pidfd_open", errno));
-    if (Status known = plan_for(pid); !known) return about(pid, known.error());
+    Fd handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (!handle) return about(pid, system_error("pidfd_open", errno));
+    ends_.add(std::move(handle));
+    if (Status known = targets_.plan_for(pid); !known) return about(pid, known.error());
   }
-  RETURN_IF_ERROR(make_area());
-  RETURN_IF_ERROR(open_sockets());
+  RETURN_IF_ERROR(targets_.make_area());
+  RETURN_IF_ERROR(sockets_.open());
   const Status begun = attach_all(given_up);
-  if (!begun) close_sockets();
+  if (!begun) sockets_.close();
   return begun;
 }
 
 // No process has anything of the attempt. The internal points stay planned.
-void Session::State::forget_attempt() {
-  processes.clear();
-  reader.reset();
-  armer.reset();
-  clock.reset();
-  symbols.reset();
-  code_maps.reset();
-  area.reset();
+void Attacher::forget_attempt() {
+  ends_.forget();
+  targets_.forget();
 }
 
 namespace {
@@ -194,26 +217,26 @@ std::optional<Error> reason_out_of_reach(pid_t owner) {
 
 // An owner tool that is about to leave releases the process, and then this session attaches itself; one that is just starting
 // will admit this session. Both are Retry::anew.
-Status Session::State::join_owner(const Error& occupied, const GivenUp& given_up) {
+Status Attacher::join_owner(const Error& occupied, const GivenUp& given_up) {
   pid_t owner = 0;
-  for (const pid_t pid : attached)
+  for (const pid_t pid : targets_.attached())
     if (owner == 0) owner = control::owner_of(pid);
   const Error again{.code = Code::refused, .text = occupied.text, .where = occupied.where, .retry = Retry::anew};
   if (owner == 0) return again;
-  const Status joined = become_client(owner, given_up);
+  const Status joined = client_tool_.join(owner, whom_.tell, given_up);
   if (joined) return joined;
-  if (joined.error().code != Code::not_found) return about(attached.front(), joined.error());
-  if (const auto elsewhere = reason_out_of_reach(owner)) return about(attached.front(), *elsewhere);
+  if (joined.error().code != Code::not_found) return about(targets_.attached().front(), joined.error());
+  if (const auto elsewhere = reason_out_of_reach(owner)) return about(targets_.attached().front(), *elsewhere);
   return is_tracer(owner) ? again : occupied;
 }
 
 // Attaches by id, in a session of its own or as a client.
-Status Session::State::attach_or_join(const GivenUp& given_up) {
+Status Attacher::attach_or_join(const GivenUp& given_up) {
   using namespace std::chrono_literals;
   constexpr auto kPatience = 10s;
   for (const auto begun = std::chrono::steady_clock::now();;) {
     const Status first = attach_first(given_up);
-    if (first || first.error().retry != Retry::join || searches || !options.has_socket) return first;
+    if (first || first.error().retry != Retry::join || searches() || !options_.has_socket) return first;
     forget_attempt();
     const Status joined = join_owner(first.error(), given_up);
     if (joined || joined.error().retry != Retry::anew || std::chrono::steady_clock::now() - begun > kPatience)
@@ -225,7 +248,7 @@ Status Session::State::attach_or_join(const GivenUp& given_up) {
 
 namespace {
 
-Error nobody_found(const Selection& whom, std::size_t found) {
+Error none_found(const Selection& whom, std::size_t found) {
   std::string what;
   for (const std::string& name : whom.names) what += (what.empty() ? "is called '" : " or is called '") + name + "'";
   for (const std::string& object : whom.objects) what += (what.empty() ? "maps " : " or maps ") + object;
@@ -237,48 +260,33 @@ Error nobody_found(const Selection& whom, std::size_t found) {
 
 }  // namespace
 
+Status Attacher::find_others(const GivenUp& given_up) {
+  if (!searches()) return ok();
+  return catch_resource_exhaustion([&] { return search(given_up); });
+}
+
 // The session runs already: processes that are found join it.
-Status Session::State::find_others(const Selection& whom, control::ProcessFinder finder, const GivenUp& given_up) {
-  struct stat area_file {};
-  if (::fstat(area->fd(), &area_file) != 0) return system_error("fstat of the session area", errno);
-  late_attacher.emplace(std::move(finder), area_file.st_ino, *mail, whom.tell);
-  late_attacher->take_present(given_up);
-  for (Fd& handle : late_attacher->take_handles()) processes.push_back(std::move(handle));
-  waits = whom.waits;
-  if (waits) return late_attacher->watch(), ok();
-  if (late_attacher->taken() != 0 || !attached.empty()) return mail->alone([this] { return find_any_armed(); });
+Status Attacher::search(const GivenUp& given_up) {
+  const auto area = recording_.inode();
+  if (!area) return area.error();
+  late_attacher_.emplace(std::move(*finder_), *area, targets_.mail(), whom_.tell);
+  late_attacher_->take_present(given_up);
+  for (Fd& handle : late_attacher_->take_handles()) ends_.add(std::move(handle));
+  if (whom_.waits) {
+    ends_.expect_more();
+    return late_attacher_->watch(), ok();
+  }
+  if (late_attacher_->taken() != 0 || !targets_.attached().empty())
+    return targets_.mail().alone([this] { return targets_.find_any_armed(); });
   if (given_up()) return Error{.code = Code::killed, .text = "given up"};
-  return nobody_found(whom, late_attacher->found());
+  return none_found(whom_, late_attacher_->found());
 }
 
-void Session::State::end_search() {
-  if (!late_attacher) return;
-  late_attacher->stop();
-  for (std::string& note : late_attacher->notes()) notes.push_back(std::move(note));
-  late_attacher.reset();
-}
-
-Status Session::attach(const Selection& whom, const GivenUp& given_up) {
-  State& s = *state_;
-  if (s.options.has_guardian) target::start_guardian();
-  s.attaches = true;
-  s.tell = whom.tell;
-  s.searches = !whom.names.empty() || !whom.objects.empty();
-  auto finder = control::ProcessFinder::open({whom.names, whom.objects});
-  if (!finder) return finder.error();
-  raise_own_limits();
-  RETURN_IF_ERROR(s.open_agent());
-  // All tools take processes in ascending order, so that no two tools wait for each other.
-  const std::set<pid_t> wanted(whom.pids.begin(), whom.pids.end());
-  s.attached.assign(wanted.begin(), wanted.end());
-  if (Status begun = s.attach_or_join(given_up); !begun || s.connection) return begun;
-  if (s.searches)
-    if (Status found = catch_resource_exhaustion([&] { return s.find_others(whom, finder.take(), given_up); });
-        !found) {
-      s.stop_tracing();
-      return found;
-    }
-  return s.serve();
+void Attacher::end_search() {
+  if (!late_attacher_) return;
+  late_attacher_->stop();
+  for (std::string& note : late_attacher_->notes()) messages_.notes.push_back(std::move(note));
+  late_attacher_.reset();
 }
 
 Status release(const Selection& whom) {

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+// What a session says of itself: its plan before it begins, its counts and notes when it ends, its histograms.
+//
+// Threads: summary_of() is called in a live change, or when none can be made any more; all the rest by the session's own user.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/session/event_table.h"
+#include "engine/session/recording.h"
+#include "engine/session/targets.h"
+
+namespace uprobe {
+
+class Report {
+ public:
+  // All must outlive it.
+  Report(const SessionOptions& options, EventTable& table, Recording& recording, Targets& targets, Messages& messages)
+      : options_(options), table_(table), recording_(recording), targets_(targets), messages_(messages) {}
+  Report(const Report&) = delete;
+  Report& operator=(const Report&) = delete;
+
+  // Before there is a process. With --tier=jump every probe has to be a jump, or the session is refused.
+  Status check_tiers();
+  std::vector<PlanReport> plan();
+
+  // Of a client: its probes in the order of its definitions. Of the session itself: also those that were removed. The list of
+  // probes must not change during the call.
+  Summary summary_of(std::uint32_t owner, const Client* client);
+  // Of a session that has begun in no process.
+  Summary empty_summary() const;
+  // See Session.
+  std::string histograms(bool raw_strings);
+
+ private:
+  // Why each probe cannot be a jump at all of its places; empty for those that can. Decided by the files alone. Not for
+  // --tier=int3.
+  std::vector<std::string> reasons_against_jumps();
+  PlanReport plan_of(const Probe& probe) const;
+  std::vector<std::size_t> events_of(std::uint32_t owner, const Client* client) const;
+  ProbeSummary line_of(std::size_t event, const EventCounts& counts, std::uint64_t behind) const;
+  void add_tier(std::size_t event, Summary& summary) const;
+  void add_removed(const std::vector<std::size_t>& events, Summary& summary) const;
+
+  const SessionOptions& options_;
+  EventTable& table_;
+  Recording& recording_;
+  Targets& targets_;
+  Messages& messages_;
+};
+
+}  // namespace uprobe
