@@ -51,7 +51,7 @@ class Corpus(corpus.Target):
     def run_filtered(self, events, calls=("args", "argsneg")):
         """(definition, filter) each -> event -> the calls that passed; and the lines of the summary."""
         trace = self.path("trace")
-        words = harness.tracer("-o", trace)
+        words = harness.tracer("-v", "-o", trace)
         for definition, text in events:
             words += ["-p", definition, f"--filter={text}"]
         done = harness.run([word.encode("latin-1") for word in [*words, "--", self.program, *calls]])
