@@ -53,12 +53,17 @@ class Printer : public Recipient {
 class Forwarder : public Recipient {
  public:
   Forwarder(const std::vector<Probe>& probes, const RecordSink& sink) : probes_(probes), sink_(sink) {}
+
+  void learn_events() override {
+    while (layouts_.size() < probes_.size()) layouts_.push_back(probes_[layouts_.size()].program.layout);
+  }
   void take(const trace::EventRecord& record, std::string_view task) override {
-    if (record.type < probes_.size()) sink_(record, probes_[record.type].program.layout, task);
+    if (record.type < layouts_.size()) sink_(record, layouts_[record.type], task);
   }
 
  private:
-  const std::vector<Probe>& probes_;
+  const std::vector<Probe>& probes_;  // read in learn_events() alone: another thread may add events during take()
+  std::vector<program::EventLayout> layouts_;
   const RecordSink& sink_;
 };
 

@@ -93,6 +93,28 @@ TEST_F(OwnRecordsTest, AUserWhoHasLeftGetsNoMore) {
   EXPECT_EQ(queued(), "1 ");
 }
 
+TEST(Forwarder, PassesOnRecordsOfTheEventsThatItHasLearnt) {
+  std::vector<Probe> probes(1);
+  probes[0].program.layout.event = "first";
+  std::string passed;
+  const RecordSink sink = [&](const trace::EventRecord&, const program::EventLayout& layout, std::string_view task) {
+    passed += layout.event + "/" + std::string(task) + " ";
+  };
+  const auto forwarder = make_forwarder(probes, sink);
+  trace::EventRecord record;
+  forwarder->take(record, "a");
+  EXPECT_EQ(passed, "") << "no event is known";
+  forwarder->learn_events();
+  forwarder->take(record, "b");
+  record.type = 1;
+  probes.emplace_back().program.layout.event = "second";
+  forwarder->take(record, "c");
+  EXPECT_EQ(passed, "first/b ");
+  forwarder->learn_events();
+  forwarder->take(record, "d");
+  EXPECT_EQ(passed, "first/b second/d ");
+}
+
 TEST(LeaveWish, NothingIsAReasonAtFirst) {
   const RunOptions options;
   Collector collector;
