@@ -23,6 +23,11 @@ from elf_reader import Elf
 
 SKIPPED = 77  # what ctest takes for "not run here"
 LONG = bool(os.environ.get("UPROBE_TEST_LONG"))  # scripts/test --full: loops are as long as they can be
+def some_of(number):
+    """Of so many turns of a loop: all in a long run, else a quarter."""
+    return number if LONG else (number + 3) // 4
+
+
 TIMEOUT = 60  # seconds until a command counts as hanging
 ADDR_NO_RANDOMIZE = 0x0040000
 
