@@ -275,6 +275,7 @@ const std::string& word_read(const std::vector<std::string>& words) {
 
 std::vector<std::string> long_names() {
   std::vector<std::string> names;
+  names.reserve(kRows.size());
   for (const Row& row : kRows) names.emplace_back(row.name);
   return names;
 }
@@ -456,6 +457,7 @@ bool attaches(const Options& options) {
 Result<Options> parse_options(const std::vector<std::string>& arguments) {
   std::vector<std::string> words = arguments;
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   const int argc = static_cast<int>(words.size());
@@ -497,6 +499,7 @@ Status check_definitions(const Options& options) {
 
 std::vector<OptionName> option_names() {
   std::vector<OptionName> names;
+  names.reserve(kRows.size());
   for (const Row& row : kRows) names.push_back({row.letter, row.name, row.argument, row.takes == required_argument});
   return names;
 }
