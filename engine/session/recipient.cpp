@@ -29,6 +29,7 @@ class Printer : public Recipient {
   void take(const trace::EventRecord& record, std::string_view task) override {
     if (is_full()) return;
     ++printed_;
+    if (options_.max_events != 0) count(record.type);
     formatter_.append(record, task, text_);
     if (text_.size() >= kFlushBytes) end_batch();
   }
@@ -38,8 +39,14 @@ class Printer : public Recipient {
   }
   bool is_broken() const override { return broken_; }
   bool is_full() const override { return options_.max_events != 0 && printed_ >= options_.max_events; }
+  std::vector<std::uint64_t> taken() const override { return taken_; }
 
  private:
+  void count(std::size_t event) {
+    if (taken_.size() <= event) taken_.resize(event + 1);
+    ++taken_[event];
+  }
+
   const std::vector<Probe>& probes_;  // grows while the session runs
   std::size_t known_ = 0;
   const RunOptions& options_;
@@ -47,6 +54,7 @@ class Printer : public Recipient {
   format::TextFormatter formatter_;
   format::Buffer text_;
   std::uint64_t printed_ = 0;
+  std::vector<std::uint64_t> taken_;  // by event, where there is a limit
   bool broken_ = false;
 };
 

@@ -27,6 +27,8 @@ class Recipient {
   virtual void end_batch() {}
   virtual bool is_full() const { return false; }
   virtual bool is_broken() const { return false; }  // its reader is gone
+  // Where it is full: how many records of each event it has taken. Later hits are none of its user's.
+  virtual std::vector<std::uint64_t> taken() const { return {}; }
 };
 
 // Whether the session's own user wants to leave: the recipient is full, or its reader is gone, or the user's limits are reached.

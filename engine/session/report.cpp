@@ -165,6 +165,11 @@ std::vector<std::size_t> Report::events_of(std::uint32_t owner, const Client* cl
   return events;
 }
 
+void Report::apply_limit(std::size_t event, ProbeSummary& line) const {
+  if (!taken_) return;
+  line.recorded = line.hits = event < taken_->size() ? (*taken_)[event] : 0;
+}
+
 void Report::add_tier(std::size_t event, Summary& summary) const {
   const control::ArmReport& report = targets_.report();
   const auto number = static_cast<std::uint16_t>(event);
@@ -198,6 +203,7 @@ Summary Report::summary_of(std::uint32_t owner, const Client* client) {
     for (std::size_t i = 0; i < events.size(); ++i) {
       const std::uint64_t behind = client != nullptr ? client->records.lost(i) : recording_.own().lost(events[i]);
       summary.probes.push_back(line_of(events[i], counts[i], behind));
+      if (client == nullptr) apply_limit(events[i], summary.probes.back());
       add_tier(events[i], summary);
     }
     summary.mail_timeouts = recording_.area().live_sums().mail_timeouts;

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/session/event_table.h"
@@ -29,6 +31,8 @@ class Report {
   // Of a client: its probes in the order of its definitions. Of the session itself: also those that were removed. The list of
   // probes must not change during the call.
   Summary summary_of(std::uint32_t owner, const Client* client);
+  // The session ended at the user's limit, with so many records of each event: the summary counts no later hits.
+  void limit_hits(std::vector<std::uint64_t> taken) { taken_ = std::move(taken); }
   // Of a session that has begun in no process.
   Summary empty_summary() const;
   // See Session.
@@ -41,6 +45,7 @@ class Report {
   PlanReport plan_of(const Probe& probe) const;
   std::vector<std::size_t> events_of(std::uint32_t owner, const Client* client) const;
   ProbeSummary line_of(std::size_t event, const EventCounts& counts, std::uint64_t behind) const;
+  void apply_limit(std::size_t event, ProbeSummary& line) const;
   void add_tier(std::size_t event, Summary& summary) const;
   void add_removed(const std::vector<std::size_t>& events, Summary& summary) const;
 
@@ -49,6 +54,7 @@ class Report {
   Recording& recording_;
   Targets& targets_;
   Messages& messages_;
+  std::optional<std::vector<std::uint64_t>> taken_;  // see limit_hits()
 };
 
 }  // namespace uprobe

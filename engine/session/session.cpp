@@ -151,7 +151,9 @@ Status Session::follow(const control::Preloaded& program, const RunOptions& opti
 
 Result<Ending> Session::run(const RunOptions& options, const Output& output) {
   const auto printer = make_printer(state_->table.probes(), options, output, state_->recording.symbols());
-  return state_->loop.run(options, *printer);
+  Result<Ending> ending = state_->loop.run(options, *printer);
+  if (printer->is_full()) state_->report.limit_hits(printer->taken());
+  return ending;
 }
 
 Result<Ending> Session::run(const RunOptions& options, const RecordSink& sink) {

@@ -274,6 +274,7 @@ class Endings(Behaviour):
     def test_event_limit_lets_the_program_go_on(self):
         seen = harness.run_tool([self.numbers], [self.subject, "calls", "200000"], ["-n", "3"])
         self.assertEqual((seen.returncode, seen.stdout, len(seen.hits)), (0, b"end calls\n", 3), seen.stderr)
+        self.assertRegex(seen.stderr, rb": 3 hits(, lost .*)?\n", "later ones are not the user's")
 
     def test_duration_lets_the_program_go_on(self):
         process = self.start_rounds("-d", "50ms")

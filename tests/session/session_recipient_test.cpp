@@ -44,6 +44,23 @@ class OwnRecordsTest : public testing::Test {
   OwnRecords own_;
 };
 
+TEST(Printer, CountsWhatItTakesUpToTheLimit) {
+  const std::vector<Probe> probes(2);
+  const RunOptions options{.max_events = 3, .header = false};
+  const Output output = [](std::string_view) { return 0; };
+  const auto printer = make_printer(probes, options, output, nullptr);
+  printer->learn_events();
+  const std::array<std::uint8_t, 32> payload{};
+  trace::EventRecord record;
+  record.payload = payload;
+  for (const std::uint16_t event : std::array<std::uint16_t, 5>{1, 0, 1, 1, 0}) {
+    record.type = event;
+    printer->take(record, "task");
+  }
+  EXPECT_TRUE(printer->is_full());
+  EXPECT_EQ(printer->taken(), (std::vector<std::uint64_t>{1, 2}));
+}
+
 TEST_F(OwnRecordsTest, WithoutARecipientTheyAreDropped) {
   take(1);
   own_.learn_events();
