@@ -13,7 +13,10 @@ Runs PROGRAM and prints a line each time one of its probed instructions is
 reached. Needs no root. Options go before PROGRAM; what follows it is its own.
 
 Probes:
-  -p, --probe=DEF           define a probe, as in uprobe_events (repeatable)
+  -p, --probe=DEF           define a probe, as in uprobe_events, or by the place
+                            alone: malloc, libc:open64, ./prog:work, prog.c:12;
+                            what is recorded may follow it (repeatable)
+  -r, --returns-of=PLACE    the same for the return of a function
   -i, --probes-from=FILE    read definitions from FILE, one a line (- = standard
                             input)
   -F, --function=PROTO      define a function event: 'zfree(x64 p, s32 sz)'
@@ -127,7 +130,8 @@ Expert:
       --skip-refused        if some definitions are refused, arm the others and
                             report the refused ones
 
-A definition: p[:[GROUP/]EVENT] PATH:OFFSET|SYMBOL[+OFFSET]|GLOB
+A definition: [OBJECT:]FUNCTION [[NAME=]FETCH[:TYPE]]... [if FILTER]
+              p[:[GROUP/]EVENT] PATH:OFFSET|SYMBOL[+OFFSET]|GLOB
                 [[NAME=]FETCH[:TYPE]]... [if FILTER]
               r[:[GROUP/]EVENT] ...   the function's return
               FUNCTION(TYPE NAME, ...)

@@ -10,6 +10,7 @@
 #include "cli/text.h"
 #include "cli/values.h"
 #include "engine/base/text.h"
+#include "engine/spec/bare.h"
 
 namespace uprobe::cli {
 
@@ -62,7 +63,13 @@ Status add_explained(Options& options, const std::string& value) {
   return set_mode(options, Mode::explain);
 }
 
-// --filter, --trigger and --disabled apply to the last -p.
+Status add_return(Options& options, const std::string& value) {
+  if (value.starts_with("p:") || value.starts_with("p "))
+    return usage("-r takes a place, and a definition that begins with 'p' is of an entry", "-p '" + value + "'");
+  return add_probe(options, spec::at_return(value));
+}
+
+// --filter, --trigger and --disabled apply to the last -p or -r.
 template <class Change>
 Status change_probe(Options& options, const Change& change) {
   if (options.sources.empty() || options.sources.back().kind != ProbeSource::Kind::definition)
@@ -163,6 +170,7 @@ using Text = const std::string&;
 
 constexpr std::array kRows = {
     Row{'p', "probe", required_argument, "DEF", add_probe},
+    Row{'r', "returns-of", required_argument, "PLACE", add_return},
     Row{'i', "probes-from", required_argument, "FILE", add_file},
     Row{'F', "function", required_argument, "PROTO", add_function},
     Row{0, "filter", required_argument, "EXPR", set_filter},

@@ -20,6 +20,7 @@
 #include "cli/summary.h"
 #include "cli/text.h"
 #include "cli/version.h"
+#include "engine/base/process_paths.h"
 
 namespace uprobe::cli {
 
@@ -147,9 +148,13 @@ Outcome list_source(const Call& call) {
   return print(call, text);
 }
 
-// Definitions without an object belong to the program that will run.
+// Definitions without an object belong to the program that will run, or to the first process that is attached to, whose files are
+// reached by its own paths.
 std::vector<ProbeSource> sources_of(const Call& call) {
   std::vector<ProbeSource> sources = call.options.sources;
+  const std::vector<int>& pids = call.options.attach.pids;
+  for (ProbeSource& source : sources)
+    if (!pids.empty()) source.default_object = file_of_process(pids.front(), source.default_object);
   if (call.options.program.empty()) return sources;
   const Result<std::string> program = call.engine.find_program(call.options.program[0]);
   for (ProbeSource& source : sources)

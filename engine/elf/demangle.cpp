@@ -129,6 +129,8 @@ std::string demangle(const std::string& name) {
   return demangle_within(name, budget).value_or(name);
 }
 
+std::string plain_name(const std::string& name) { return spoken_names(name, demangle(name)).plain; }
+
 SpokenNames spoken_names(std::string_view mangled, std::string_view demangled) {
   SpokenNames names;
   names.plain = demangled;

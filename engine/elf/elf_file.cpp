@@ -16,6 +16,7 @@
 #include "engine/elf/eh_frame.h"
 #include "engine/elf/file_bytes.h"
 #include "engine/elf/image.h"
+#include "engine/elf/link_names.h"
 #include "engine/elf/name_index.h"
 #include "engine/elf/relocations.h"
 #include "engine/elf/rseq_sections.h"
@@ -233,6 +234,7 @@ bool ElfFile::is_program() const {
   return !image.is_position_independent() || (image.dynamic(DT_FLAGS_1).value_or(0) & DF_1_PIE) != 0;
 }
 const std::string& ElfFile::interpreter() const { return data_->image.interpreter(); }
+LinkNames ElfFile::link_names() const { return elf::link_names(data_->image); }
 std::span<const std::uint8_t> ElfFile::bytes() const { return data_->bytes.span(); }
 bool ElfFile::has_symtab() const { return data_->tables.has_symtab(); }
 

@@ -56,6 +56,12 @@ struct Range {
 
 struct RseqSection;
 
+// What the dynamic section tells the loader.
+struct LinkNames {
+  std::vector<std::string> needed;  // DT_NEEDED
+  std::string soname, rpath, runpath;
+};
+
 // Who has named a file. A target has made the file that it names: see kMostOfTarget in elf_file.cpp.
 enum class NamedBy : std::uint8_t { user, target };
 
@@ -81,7 +87,8 @@ class ElfFile {
   bool is_position_independent() const;            // ET_DYN
   bool is_program() const;                         // ET_EXEC, or a PIE marked as such: its symbols are its own
   const std::string& interpreter() const;          // empty: static (or a library)
-  std::span<const std::uint8_t> bytes() const;     // the file's contents
+  LinkNames link_names() const;
+  std::span<const std::uint8_t> bytes() const;  // the file's contents
 
   std::optional<std::uint64_t> address_of_offset(std::uint64_t offset) const;  // through PT_LOAD
   std::optional<std::uint64_t> offset_of_address(std::uint64_t address) const;
@@ -133,5 +140,8 @@ class ElfFile {
 
 // Returns the name unchanged if it is not mangled, or would expand too far.
 std::string demangle(const std::string& name);
+
+// The same without parameters and return type: "ns::f<int>".
+std::string plain_name(const std::string& name);
 
 }  // namespace uprobe::elf

@@ -257,6 +257,13 @@ Elf_Data* Image::table_at(std::uint64_t address, std::uint64_t most, Elf_Type ty
   return offset ? handle_.chunk(*offset, std::min(most, bytes_at(address).size()), type) : nullptr;
 }
 
+std::vector<std::uint64_t> Image::all_dynamic(std::int64_t tag) const {
+  std::vector<std::uint64_t> values;
+  for (const GElf_Dyn& entry : dynamic_)
+    if (entry.d_tag == tag) values.push_back(entry.d_un.d_val);
+  return values;
+}
+
 std::optional<std::uint64_t> Image::dynamic(std::int64_t tag) const {
   const auto found =
       std::find_if(dynamic_.begin(), dynamic_.end(), [tag](const GElf_Dyn& entry) { return entry.d_tag == tag; });

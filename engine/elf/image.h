@@ -49,6 +49,8 @@ class Image {
   BytesView bytes_at(std::uint64_t address) const;
   // The value of the first entry of PT_DYNAMIC with this tag.
   std::optional<std::uint64_t> dynamic(std::int64_t tag) const;
+  // The values of all entries with this tag.
+  std::vector<std::uint64_t> all_dynamic(std::int64_t tag) const;
   // Link-time address of .eh_frame_hdr (PT_GNU_EH_FRAME).
   std::optional<std::uint64_t> eh_frame_header() const { return eh_frame_header_; }
 

@@ -67,7 +67,16 @@ std::size_t comment_start(std::string_view line, Blanks blanks) {
 }
 
 Command::Command(std::string_view line, Blanks blanks) {
-  line = line.substr(0, comment_start(line, blanks));
+  take_words(line.substr(0, comment_start(line, blanks)), blanks);
+}
+
+Command::Command(std::string_view line, std::size_t begin, std::size_t end, std::size_t rest)
+    : text_(line.substr(0, rest)), words_{{0, 0}, {begin, end - begin}} {
+  while (text_.size() > end && is_blank(text_.back())) text_.pop_back();
+  take_words(line.substr(rest), Blanks::ascii);
+}
+
+void Command::take_words(std::string_view line, Blanks blanks) {
   std::size_t at = 0;
   while (at < line.size()) {
     if (separates(line[at], blanks)) {

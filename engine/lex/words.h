@@ -37,6 +37,8 @@ std::size_t comment_start(std::string_view line, Blanks blanks = Blanks::ascii);
 class Command {
  public:
   explicit Command(std::string_view line, Blanks blanks = Blanks::ascii);
+  // Of a line without a first word: word 0 is empty, word 1 is [begin, end) with its blanks, the others follow from `rest` on.
+  Command(std::string_view line, std::size_t begin, std::size_t end, std::size_t rest);
 
   const std::string& text() const { return text_; }
   std::size_t size() const { return words_.size(); }
@@ -50,6 +52,8 @@ class Command {
   struct Word {
     std::size_t start, length;
   };
+  void take_words(std::string_view line, Blanks blanks);
+
   std::string text_;
   std::vector<Word> words_;
 };

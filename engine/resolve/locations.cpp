@@ -17,26 +17,21 @@ namespace {
 
 using spec::ProbeSpec;
 
-// A name without a slash is a program, found in PATH as the shell does.
-Status find_object(ProbeSpec& spec) {
-  spec::Place& place = spec.place;
-  if (place.path.find('/') != std::string::npos) return ok();
-  auto program = find_program(place.path);
-  if (!program) return at_column(spec, place.path_column, Error{.code = Code::not_found, .text = program.error().text});
-  place.path = program.take();
-  const spec::FileState state = spec::look_up_file(place.path);
-  place.device = state.device;
-  place.inode = state.inode;
-  return ok();
-}
-
-bool is_pattern(const std::string& symbol) { return symbol.find_first_of("*?[") != std::string::npos; }
-
-void set_place(ProbeSpec& spec, const std::string& symbol, const spec::FoundSymbol& found) {
+// `function`: the name of the symbol that was found.
+void set_place(ProbeSpec& spec, const std::string& symbol, const std::string& function,
+               const spec::FoundSymbol& found) {
   spec.place.symbol = symbol;
   spec.place.found = found;
   if (spec.event == spec::kNameOfSymbol) spec.event = spec::symbol_event_name(spec.place);
-  if (spec.has_automatic_name) spec.event = spec::automatic_name(spec.place, spec.is_return);
+  if (spec.is_bare)
+    spec.event = spec::bare_event_name(spec.place, elf::plain_name(function));
+  else if (spec.has_automatic_name)
+    spec.event = spec::automatic_name(spec.place, spec.is_return);
+}
+
+// Where several functions have the name, a bare place is all of them.
+std::vector<elf::Symbol> functions_of(const spec::ProbeSpec& spec, const elf::ElfFile& file) {
+  return spec.place.symbol.empty() ? std::vector<elf::Symbol>() : file.find_functions(spec.place.symbol);
 }
 
 // Of several names of one function, the one that the user probably means: "free" of "__libc_free", "cfree" and "free".
@@ -56,7 +51,11 @@ bool matches(const std::string& pattern, const std::string& name) {
 // Code that a compiler moved out of a function and that is reached by jumps: its calls belong to the function.
 bool is_cold_part(const std::string& name) { return name.ends_with(".cold"); }
 
-// The functions that match a pattern, each once, by address.
+}  // namespace
+
+bool is_pattern(const std::string& symbol) { return symbol.find_first_of("*?[") != std::string::npos; }
+
+// Each once, by address.
 std::vector<elf::Symbol> matching_functions(const elf::ElfFile& file, const std::string& pattern) {
   std::vector<elf::Symbol> found;
   for (const elf::Symbol& symbol : file.functions()) {
@@ -68,6 +67,8 @@ std::vector<elf::Symbol> matching_functions(const elf::ElfFile& file, const std:
   }
   return found;
 }
+
+namespace {
 
 // The OFF of @+OFF, which the kernel counts from the probe, for a link-time address.
 std::uint64_t distance(std::uint64_t address, const plan::Found& place) {
@@ -114,6 +115,7 @@ Result<std::uint64_t> address_of_data(const std::string& symbol, const plan::Fou
 
 Result<LocationResolver::Specs> LocationResolver::operator()(ProbeSpec spec) {
   RETURN_IF_ERROR(find_object(spec));
+  RETURN_IF_ERROR(find_function(spec));
   if (spec.place.is_address) {
     const auto found = plan::look_up(spec, files_);
     if (!found) return found.error();
@@ -125,16 +127,21 @@ Result<LocationResolver::Specs> LocationResolver::operator()(ProbeSpec spec) {
     return is_in_file(argument) || !argument.variable.empty();
   });
   if (spec.place.symbol.empty() && !has_data) return Specs{std::move(spec)};
+  if (spec.is_bare && spec.place.offset == 0)
+    if (auto file = files_.open(spec.place.path); file)
+      if (const auto functions = functions_of(spec, **file); functions.size() > 1)
+        return expand(spec, *file, functions, {});
   auto found = plan::look_up(spec, files_);
   if (!found) {
     const bool is_unknown = !spec.place.symbol.empty() && found.error().column == spec.place.place_column;
     auto file = files_.open(spec.place.path);
     if (!is_unknown || !file || found.error().code != Code::not_found || !is_pattern(spec.place.symbol))
       return found.error();
-    return expand(spec, *file, found.error().help);
+    return expand(spec, *file, matching_functions(**file, spec.place.symbol), found.error().help);
   }
   RETURN_IF_ERROR(pass_prologue(spec, *found));
-  if (!spec.place.symbol.empty()) set_place(spec, spec.place.symbol, {found->offset, found->address, found->is_ifunc});
+  if (const auto functions = functions_of(spec, *found->file); !functions.empty())
+    set_place(spec, spec.place.symbol, functions[0].name, {found->offset, found->address, found->is_ifunc});
   RETURN_IF_ERROR(find_data(spec, *found));
   return Specs{std::move(spec)};
 }
@@ -150,6 +157,7 @@ Status LocationResolver::check_match(const ProbeSpec& spec, const File& file) {
 
 // `help`: for a pattern that matches nothing, which may have been meant as a name.
 Result<LocationResolver::Specs> LocationResolver::expand(const ProbeSpec& pattern, const File& file,
+                                                         const std::vector<elf::Symbol>& functions,
                                                          const std::string& help) {
   const spec::Place& place = pattern.place;
   const std::string what = "'" + place.symbol + "' in " + place.path;
@@ -158,11 +166,10 @@ Result<LocationResolver::Specs> LocationResolver::expand(const ProbeSpec& patter
   Specs specs;
   std::size_t left_out = 0;
   std::string reason;
-  const std::vector<elf::Symbol> functions = matching_functions(*file, place.symbol);
   for (const elf::Symbol& symbol : functions) {
     ProbeSpec spec = pattern;
     const auto offset = file->offset_of_address(symbol.address);
-    if (offset) set_place(spec, symbol.name, {*offset, symbol.address, symbol.is_ifunc});
+    if (offset) set_place(spec, symbol.name, symbol.name, {*offset, symbol.address, symbol.is_ifunc});
     if (const Status can = check_match(spec, file); !can) {
       ++left_out;
       if (reason.empty()) reason = can.error().text;
@@ -170,7 +177,7 @@ Result<LocationResolver::Specs> LocationResolver::expand(const ProbeSpec& patter
     }
     plan::Found found{file, *offset, symbol.address, symbol.is_ifunc};
     RETURN_IF_ERROR(pass_prologue(spec, found));
-    set_place(spec, symbol.name, {found.offset, found.address, found.is_ifunc});
+    set_place(spec, symbol.name, symbol.name, {found.offset, found.address, found.is_ifunc});
     RETURN_IF_ERROR(find_data(spec, found));
     specs.push_back(std::move(spec));
   }

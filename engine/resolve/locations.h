@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Resolves the names in a definition: finds a program through PATH and the file offset of a symbol; replaces a pattern by a
+// Resolves the names in a definition: finds a program through PATH, a library among those of the program (load_order.h), the object
+// that has a function, and the file offset of a symbol; replaces a pattern by a
 // definition for each matching function, a source line by one for each place of its code, $vars by an argument for each
 // variable, @SYMBOL by memory at a fixed distance from the probe, and a variable by its location in the debug information.
 #pragma once
@@ -14,6 +15,7 @@
 #include "engine/base/result.h"
 #include "engine/plan/resolve.h"
 #include "engine/resolve/debug_reader.h"
+#include "engine/resolve/load_order.h"
 #include "engine/spec/probe_spec.h"
 
 namespace uprobe {
@@ -51,7 +53,16 @@ class LocationResolver {
   Result<const DebugReader*> debug_info(const File& file);
   Status pass_prologue(spec::ProbeSpec& spec, plan::Found& found);
   Status find_variables(spec::ProbeSpec& spec, const plan::Found& place);
-  Result<Specs> expand(const spec::ProbeSpec& pattern, const File& file, const std::string& help);
+  Status find_object(spec::ProbeSpec& spec);
+  std::string without_script(const std::string& path);
+  void tell_replaced(pid_t pid, const spec::Place& place);
+  void note(std::string line);
+  Status as_line_of_function(spec::ProbeSpec& spec);
+  Status find_function(spec::ProbeSpec& spec);
+  std::vector<LoadedObject> objects_for(const spec::Place& place);
+  Error unknown_function(const spec::ProbeSpec& spec, const std::vector<LoadedObject>& objects);
+  Result<Specs> expand(const spec::ProbeSpec& pattern, const File& file, const std::vector<elf::Symbol>& functions,
+                       const std::string& help);
   Status find_data(spec::ProbeSpec& spec, const plan::Found& place);
   Status find_in_object(const spec::ProbeSpec& spec, spec::Argument& argument);
 
@@ -62,6 +73,13 @@ class LocationResolver {
   std::map<std::pair<File, std::string>, std::uint64_t> data_;  // link-time addresses
   std::map<File, DebugReader> debug_;
   std::map<std::string, File> objects_;
+  std::map<std::string, std::vector<LoadedObject>> orders_;  // by program
 };
+
+// Whether a symbol may be a pattern, if no function has it as its name.
+bool is_pattern(const std::string& symbol);
+
+// The functions that match a pattern.
+std::vector<elf::Symbol> matching_functions(const elf::ElfFile& file, const std::string& pattern);
 
 }  // namespace uprobe

@@ -72,7 +72,7 @@ Result<LocationResolver::Specs> LocationResolver::at_line(ProbeSpec spec) {
     one.place.found = spec::FoundSymbol{*offset, address, false};
     one.place.offset = *offset;
     one.place.source.clear();
-    if (one.has_automatic_name) one.event = spec::automatic_name(one.place, false);
+    if (one.has_automatic_name && !one.is_bare) one.event = spec::automatic_name(one.place, false);
     RETURN_IF_ERROR(find_data(one, {*file, *offset, address, false}));
     specs.push_back(std::move(one));
   }

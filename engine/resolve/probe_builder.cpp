@@ -6,6 +6,7 @@
 
 #include "arch/code/instruction_bytes.h"
 #include "arch/code/vector_state.h"
+#include "engine/base/process_paths.h"
 #include "engine/base/text.h"
 #include "engine/program/compile.h"
 #include "engine/program/filter.h"
@@ -84,11 +85,14 @@ ProbeBuilder::ProbeBuilder(const SessionOptions& options, plan::FlowCache& flows
                   return planned ? ok() : Status(planned.error());
                 }),
       definitions_(
-          {.strict = options.strict, .words_2009 = !options.strict && options.style == spec::Style::kprobes_2009},
+          {.strict = options.strict,
+           .words_2009 = !options.strict && options.style == spec::Style::kprobes_2009,
+           .file_check = [this](const std::string& path) { return spec::look_up_file(as_seen_by(program_, path)); }},
           options.strict ? spec::Resolve() : std::ref(resolver_)) {}
 
 Status ProbeBuilder::add(const Definition& definition) {
   if (options_.style == spec::Style::kprobes_2009 && is_all_blank(definition.text)) definitions_.clear();
+  program_ = definition.default_object;
   RETURN_IF_ERROR(definitions_.add(definition.text, definition.default_object));
   definitions_.control(
       {.filter = definition.filter, .triggers = definition.triggers, .is_disabled = definition.is_disabled});
@@ -187,6 +191,7 @@ Result<std::vector<Probe>> ProbeBuilder::make_new() {
     made.push_back(probe.take());
   }
   if (!fresh.empty()) made_ = fresh.back() + 1;
+  definitions_.keep_names();
   resolver_.close_debug_info();
   return made;
 }

@@ -89,6 +89,7 @@ class ProbeBuilder {
   plan::FlowCache& flows_;
   plan::ReturnPlanner planner_;
   LocationResolver resolver_;
+  std::string program_;  // the default object of the line that is read
   spec::DefinitionSet definitions_;
   spec::DefinitionSet::Id made_ = 0;  // make_new() has made all below this
   int reads_ = 0;

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <optional>
 
+#include "engine/spec/bare.h"
 #include "engine/spec/condition.h"
 #include "engine/spec/function_event.h"
 #include "engine/spec/listing.h"
 #include "engine/spec/messages.h"
+#include "engine/spec/name.h"
 
 namespace uprobe::spec {
 namespace {
@@ -44,6 +46,23 @@ std::string exact_key(const ProbeSpec& spec) {
   std::string key = place_key(spec.place);
   for (const Argument& argument : spec.arguments) key += '\0' + argument.body;
   return key;
+}
+
+constexpr std::string_view kReturnEnd = "__return";
+
+// A name of an event that ends so, cut where it would be too long.
+std::string with_end(std::string name, std::string_view end) {
+  if (name.size() + end.size() > kMaxEventName) name.resize(kMaxEventName - end.size());
+  return name.append(end);
+}
+
+// The words of a definition that was accepted.
+Error blame_argument(const ProbeSpec& spec, std::size_t index) {
+  const Command command(spec.definition);
+  if (!spec.is_bare) return command.blame(index + 2, 0, message::kDifferentArguments, EEXIST);
+  Error error = command.blame(0, 0, message::kDifferentArguments, EEXIST);
+  if (index < spec.arguments.size()) error.column = spec.arguments[index].column;
+  return error;
 }
 
 // Whether a probe's first arguments match the words of a deletion, compared with its listing as text.
@@ -139,21 +158,34 @@ Status DefinitionSet::define(std::string_view line) {
   return ok();
 }
 
+Result<std::vector<ProbeSpec>> DefinitionSet::resolved(Result<ProbeSpec> parsed) const {
+  if (!parsed) return parsed.error();
+  if (resolve_) return resolve_(parsed.take());
+  return std::vector<ProbeSpec>{parsed.take()};
+}
+
+// Parentheses after a function's name are a prototype, else a part of the name of a bare place.
+Result<std::vector<ProbeSpec>> DefinitionSet::read(std::string_view line) const {
+  if (options_.strict || (starts_as_definition(line) && !is_function_event(line)))
+    return resolved(parse_definition(line, options_));
+  if (!is_function_event(line)) return resolved(parse_bare_place(line, options_));
+  auto prototype = parse_function_event(line, options_);
+  if (prototype) return resolved(std::move(prototype));
+  auto bare = parse_bare_place(line, options_);
+  const bool is_name =
+      bare && (bare->parameters || bare->place.symbol.find_first_of(":<*") != std::string::npos || !resolve_);
+  auto specs = resolved(std::move(bare));
+  if (!specs && !is_name) return prototype.error();
+  return specs;
+}
+
 // Takes all definitions of a pattern or none.
 Status DefinitionSet::define_all(std::string_view line) {
-  const bool is_function = !options_.strict && is_function_event(line);
-  auto parsed = is_function ? parse_function_event(line, options_) : parse_definition(line, options_);
-  if (!parsed) return parsed.error();
-  std::vector<ProbeSpec> specs;
-  if (resolve_) {
-    auto resolved = resolve_(parsed.take());
-    if (!resolved) return resolved.error();
-    specs = resolved.take();
-  } else {
-    specs.push_back(parsed.take());
-  }
+  auto specs = read(line);
+  if (!specs) return specs.error();
   const Id first = next_;
-  for (ProbeSpec& spec : specs) {
+  for (ProbeSpec& spec : *specs) {
+    settle_name(spec);
     Status fits = check_counter(spec);
     if (fits) fits = check_event(spec);
     if (!fits) {
@@ -173,7 +205,7 @@ Status DefinitionSet::check_counter(const ProbeSpec& spec) const {
   const auto found = by_place_.find(place_key(spec.place));
   if (found == by_place_.end()) return ok();
   if (probes_.at(*found->second.begin()).place.reference_counter == spec.place.reference_counter) return ok();
-  return Command(spec.definition).blame(1, 0, message::kCounterConflict);
+  return at_column(spec, spec.place.path_column, Error{.text = std::string(message::kCounterConflict), .err = EINVAL});
 }
 
 Status DefinitionSet::check_event(const ProbeSpec& spec) const {
@@ -186,9 +218,52 @@ Status DefinitionSet::check_event(const ProbeSpec& spec) const {
   const auto index = first_difference(spec.arguments, first.arguments);
   if (first.style != spec.style || (index && spec.style == Style::function))
     return command.blame(0, 0, message::kDifferentArguments, EEXIST);
-  if (index) return command.blame(*index + 2, 0, message::kDifferentArguments, EEXIST);
+  if (index) return blame_argument(spec, *index);
   if (event.exact.contains(exact_key(spec))) return command.blame(0, 0, message::kSameProbe, EEXIST);
   return ok();
+}
+
+// A bare place's event has a name that no other place or kind has: a return's is "f__return" beside the entry's "f", and those
+// after the first are "f_1", "f_2", ...
+void DefinitionSet::settle_name(ProbeSpec& spec) {
+  if (!spec.is_bare) return;
+  const std::string name = spec.event;
+  const auto is_free = [&] {
+    const auto found = events_.find(event_key(spec));
+    if (found == events_.end()) return true;
+    const ProbeSpec& first = probes_.at(*found->second.probes.begin());
+    // A line of source is one event, wherever its code is.
+    const bool is_line =
+        spec.place.line != 0 && first.place.line == spec.place.line && first.place.path == spec.place.path;
+    return first.is_return == spec.is_return && (is_line || place_key(first.place) == place_key(spec.place));
+  };
+  if (is_free()) return;
+  if (const auto found = events_.find(event_key(spec)); !spec.is_return) {
+    const ProbeSpec& first = probes_.at(*found->second.probes.begin());
+    if (first.is_return && first.is_bare && place_key(first.place) == place_key(spec.place) &&
+        rename(event_key(spec), with_end(name, kReturnEnd)))
+      return;
+  }
+  const std::string base = spec.is_return ? with_end(name, kReturnEnd) : name;
+  spec.event = base;
+  for (unsigned number = 1; !is_free(); ++number) spec.event = with_end(base, "_" + std::to_string(number));
+}
+
+// Not if the name is in use, or the events are in use under their name.
+bool DefinitionSet::rename(const std::string& key, const std::string& event) {
+  const auto old = events_.find(key);
+  const std::set<Id> ids = old->second.probes;
+  const std::string group = probes_.at(*ids.begin()).group, now = group + "/" + event;
+  if (events_.contains(now) || *ids.begin() < kept_below_) return false;
+  const std::string before = probes_.at(*ids.begin()).event;
+  by_name_[before].erase(key), by_group_[group].erase(key);
+  if (by_name_[before].empty()) by_name_.erase(before);
+  for (const Id id : ids) probes_.at(id).event = event;
+  events_[now] = std::move(old->second);
+  events_.erase(key);
+  by_name_[event].insert(now), by_group_[group].insert(now);
+  std::replace(last_defined_.begin(), last_defined_.end(), key, now);
+  return true;
 }
 
 void DefinitionSet::insert(ProbeSpec spec) {

@@ -51,7 +51,7 @@ class DefinitionSet {
 
   explicit DefinitionSet(ParseOptions options = {}, Resolve resolve = {});
 
-  // One line: a definition (with a condition if not strict, condition.h), a deletion ("-:GROUP/EVENT", "-:EVENT", "-:GROUP/",
+  // One line: a definition (with a condition if not strict, condition.h), a bare place (bare.h, if not strict), a deletion ("-:GROUP/EVENT", "-:EVENT", "-:GROUP/",
   // each with a place and arguments to match), a comment or nothing. On an error the set is as before.
   Status add(std::string_view line);
   // The same with another default object (-x) for this and the following lines.
@@ -74,6 +74,8 @@ class DefinitionSet {
   std::size_t size() const { return probes_.size(); }
   const std::map<Id, ProbeSpec>& by_id() const { return probes_; }  // in the order of their definitions
   void erase(Id id);
+  // The probes that there are now keep the names of their events.
+  void keep_names() { kept_below_ = next_; }
   std::vector<ProbeSpec> probes() const;    // the same
   std::vector<EventProbes> events() const;  // in the order of their first probe
   std::string listing() const;              // a line per probe
@@ -85,6 +87,10 @@ class DefinitionSet {
     EventControls controls;
   };
 
+  Result<std::vector<ProbeSpec>> resolved(Result<ProbeSpec> parsed) const;
+  Result<std::vector<ProbeSpec>> read(std::string_view line) const;
+  void settle_name(ProbeSpec& spec);
+  bool rename(const std::string& key, const std::string& event);
   Status define(std::string_view line);
   Status define_all(std::string_view definition);
   Status remove(std::string_view line);
@@ -97,6 +103,7 @@ class DefinitionSet {
   Resolve resolve_;
   int last_line_ = 0;
   Id next_ = 0;
+  Id kept_below_ = 0;
   std::vector<std::string> last_defined_;  // keys of events_
   std::map<Id, ProbeSpec> probes_;
   std::unordered_map<std::string, Event> events_;                    // by "GROUP/EVENT"

@@ -95,6 +95,41 @@ std::string symbol_event_name(const Place& place) {
   return cut_apart(name.empty() || is_digit(name[0]) ? "_" + name : name);
 }
 
+std::string function_event_name(std::string_view function) {
+  constexpr std::string_view kUnnamed = "(anonymous namespace)::";
+  std::string name;
+  int depth = 0;  // of template arguments
+  bool gap = false;
+  for (std::size_t i = 0; i < function.size(); ++i) {
+    const char c = function[i];
+    if (function.substr(i).starts_with(kUnnamed)) {
+      i += kUnnamed.size() - 1;
+      continue;
+    }
+    // "<T as Trait>::f" of Rust begins with one that is no template's.
+    const bool is_operator = function.substr(0, i).ends_with("operator");
+    if (c == '<' && i != 0 && !is_operator) ++depth;
+    const bool is_plain = c == '_' || is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    if (is_plain && depth == 0) {
+      if (gap && !name.empty()) name += '_';
+      name += c;
+    }
+    if (depth == 0 || !is_plain) gap = !is_plain;
+    if (c == '>' && depth > 0) --depth;
+  }
+  return name;
+}
+
+std::string bare_event_name(const Place& place, std::string_view function) {
+  std::string name = function_event_name(function);
+  if (!place.source.empty()) name = function_event_name(place.source) + "_" + std::to_string(place.line);
+  if (place.symbol.empty() && place.source.empty()) name = sanitised(base_of(place.path)) + "_" + hex(place.offset);
+  const auto distance = static_cast<std::int64_t>(place.offset);
+  if (!place.symbol.empty() && distance != 0)
+    name += distance < 0 ? "_minus_" + hex(0 - place.offset) : "_" + hex(place.offset);
+  return cut_apart(name.empty() || is_digit(name[0]) ? "_" + name : name);
+}
+
 // If the kernel would make the name too, the file's own name is used unchanged.
 std::string automatic_name(const Place& place, bool is_return) {
   if (!place.names_object) return cut_apart(is_return ? "r_" + kprobe_text(place) : "p_" + kprobe_text(place));

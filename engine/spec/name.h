@@ -29,6 +29,12 @@ inline constexpr std::string_view kNameOfSymbol = "*";
 // "<symbol>[_0x<distance>]" as the name of an event.
 std::string symbol_event_name(const Place& place);
 
+// A function's name as the name of an event: of "(anonymous namespace)::Cart<int>::add" it is "Cart_add".
+std::string function_event_name(std::string_view function);
+
+// The name of a bare place's event: its function, and the distance; SOURCE_LINE; BASE_0xOFFSET.
+std::string bare_event_name(const Place& place, std::string_view function);
+
 // The name of an event without one: "p_<base>_0x<offset>" as the kernel makes it (not checked against the rules for names),
 // "p_<base>_<symbol>[_0x<distance>]" for a symbol. If no object is named, as the kernel does for kprobes:
 // "p_<symbol>_<distance>" or "p_0x<address>", with an r for return probes. The end of a name longer than kMaxEventName becomes

@@ -68,6 +68,10 @@ Result<ProbeSpec> parse_definition(std::string_view line, const ParseOptions& op
   RETURN_IF_ERROR(check_line(line));
   const Command command(line, options.strict ? Blanks::kernel : Blanks::ascii);
   RETURN_IF_ERROR(check_head(command, options));
+  return parse_words(command, options, command.word(0)[0] == 'r');
+}
+
+Result<ProbeSpec> parse_words(const Command& command, const ParseOptions& options, bool is_return) {
   auto parsed = parse_place(command, options);
   if (!parsed) return parsed.error();
   auto name = parse_event_name(command, options.strict);
@@ -76,7 +80,7 @@ Result<ProbeSpec> parse_definition(std::string_view line, const ParseOptions& op
   ProbeSpec spec;
   spec.definition = command.text();
   spec.place = std::move(parsed->place);
-  spec.is_return = command.word(0)[0] == 'r' || parsed->is_return;
+  spec.is_return = is_return || parsed->is_return;
   spec.group = std::move(name->group);
   spec.has_automatic_name = name->event.empty();
   spec.event = name->event.empty() ? automatic_name(spec.place, spec.is_return) : std::move(name->event);

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "engine/base/result.h"
+#include "engine/lex/words.h"
 #include "engine/spec/probe_spec.h"
 
 namespace uprobe::spec {
@@ -44,6 +45,9 @@ struct ParseOptions {
   // Called for a path that contains a slash, in strict mode for every path; empty: files are not looked at.
   std::function<FileState(const std::string& path)> file_check = look_up_file;
 };
+
+// The place, name and arguments of a line that was cut into words.
+Result<ProbeSpec> parse_words(const Command& command, const ParseOptions& options, bool is_return);
 
 // One definition. Blank lines, comments and deletions are errors here (definition_set.h knows them). Error.where is the
 // definition with its words joined by single blanks, Error.column counts in it.

@@ -108,6 +108,7 @@ struct Place {
   std::string source;        // file:line in place of a symbol, or function:line; empty: none
   int line = 0;
   bool names_object = true;  // false: the path is that of -x or of the program to run
+  std::string program;       // that path in any case: its libraries may be named without a path
   std::optional<std::uint64_t> reference_counter;
   std::optional<FoundSymbol> found;  // set when the symbol is looked up
   int path_column = 0;
@@ -115,8 +116,16 @@ struct Place {
   std::uint64_t device = 0, inode = 0;  // of the file when it was defined; 0: not looked at
 };
 
+// "malloc(size)", if no function has this name: a function, and its arguments by names.
+struct NamedParameters {
+  std::string function;
+  std::vector<Argument> arguments;
+};
+
 struct ProbeSpec {
   std::string definition;  // the words as given, joined by single blanks, no comment: columns count in it
+  bool is_bare = false;    // a place without "p" or "r" (bare.h): its event is called as the function
+  std::optional<NamedParameters> parameters;  // of a bare place: what it means if its symbol does not exist
   bool is_return = false;
   std::string group = "uprobes";
   std::string event;  // never empty: an automatic name is made while parsing

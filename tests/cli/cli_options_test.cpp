@@ -113,6 +113,18 @@ TEST(CliOptions, ExecAppliesToTheDefinitionsAfterIt) {
   EXPECT_EQ(options->sources[2].kind, ProbeSource::Kind::file);
 }
 
+TEST(CliOptions, ReturnsOfPlaces) {
+  const auto options = parse({"-r", "getcwd $retval", "--returns-of=f", "-r", "r:e x:y", "ls"});
+  ASSERT_TRUE(options);
+  ASSERT_EQ(options->sources.size(), 3u);
+  EXPECT_EQ(options->sources[0].text, "getcwd%return $retval");
+  EXPECT_EQ(options->sources[1].text, "f%return");
+  EXPECT_EQ(options->sources[2].text, "r:e x:y");
+  const auto refused = parse({"-r", "p:e x:y", "ls"});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().help, "-p 'p:e x:y'");
+}
+
 TEST(CliOptions, ADefinitionIsNeverSplit) {
   const auto options = parse({"-p", "p:a x:y %di,%si ; p:b", "ls"});
   ASSERT_TRUE(options);

@@ -70,7 +70,7 @@ TEST(DefinitionSet, ConditionsAreTheEventsFilters) {
   }
   DefinitionSet set = make_set();
   EXPECT_EQ(answer(set.add("p:g/e /file:f %di if # none")), failure(EINVAL, 20, message::kNoCondition));
-  EXPECT_EQ(answer(set.add("if p:g/e /file:f")), failure(EINVAL, 0, message::kNotADefinition));
+  EXPECT_EQ(answer(set.add("if p:g/e /file:f")), failure(EINVAL, 2, message::kNoSymbol));
   EXPECT_EQ(answer(set.add("p:g/e if x")), failure(EINVAL, 5, message::kNoPlace));
   DefinitionSet strict = make_set(true);
   EXPECT_EQ(answer(strict.add("p:g/e /file:1 %di if arg1 > 3")), failure(EINVAL, 18, message::kNoBtf));

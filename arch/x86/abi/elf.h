@@ -6,6 +6,8 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace uprobe::arch {
 
@@ -45,5 +47,23 @@ constexpr RelocationKind kind_of_relocation(std::uint32_t type) {
 inline constexpr char kLoaderName[] = "/ld-linux-x86-64.so";
 inline constexpr std::array kLibraryFolders = {
     "/lib/x86_64-linux-gnu/", "/usr/lib/x86_64-linux-gnu/", "/lib64/", "/usr/lib64/", "/lib/", "/usr/lib/"};
+
+// The kinds of library that glibc's cache of libraries marks as this machine's (FLAG_ELF_LIBC6, and the machine).
+inline constexpr std::uint32_t kCachedLibrary = 0x0303;
+
+// The folders beside a folder of libraries that glibc's loader prefers on this processor, best first: "glibc-hwcaps/x86-64-v3/".
+inline std::vector<std::string> preferred_library_folders() {
+  std::vector<std::string> folders;
+  const bool has_v2 = __builtin_cpu_supports("sse4.2") != 0 && __builtin_cpu_supports("popcnt") != 0;
+  const bool has_v3 = has_v2 && __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("bmi2") != 0 &&
+                      __builtin_cpu_supports("fma") != 0;
+  const bool has_v4 = has_v3 && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+                      __builtin_cpu_supports("avx512cd") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
+                      __builtin_cpu_supports("avx512vl") != 0;
+  if (has_v4) folders.push_back("glibc-hwcaps/x86-64-v4/");
+  if (has_v3) folders.push_back("glibc-hwcaps/x86-64-v3/");
+  if (has_v2) folders.push_back("glibc-hwcaps/x86-64-v2/");
+  return folders;
+}
 
 }  // namespace uprobe::arch

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: MIT
+"""Places without a definition: functions by their names alone, looked for in the program and its libraries as the loader does; the
+names of their events; processes that run, with a root of their own or a program that was replaced."""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import unittest
+
+import harness
+
+PROGRAM = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int first(int), second(int), both(int), local_call(void);
+int both(int n) __attribute__((weak));
+static __attribute__((noinline)) int greet(const char *who, int n) { return printf("hello %s %d\n", who, n); }
+int main(int argc, char **argv) {
+  greet("world", 3);
+  int sum = first(1) + second(2) + local_call();
+  printf("%d\n", sum);
+  fflush(stdout);
+  if (argc > 1) for (;;) { usleep(20000); sum = first(sum & 7); }
+  return 0;
+}
+"""
+# Both libraries have `both`, and static functions of one name.
+LIBRARY = r"""
+static __attribute__((noinline)) int hidden(int n) { return n + NUMBER; }
+int both(int n) { return hidden(n); }
+int FUNCTION(int n) { return both(n); }
+"""
+LOCAL = "int first(int); int local_call(void) { return first(4); }\n"
+
+
+class Bare(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.gcc = harness.need("gcc")
+        os.mkdir(self.path("one"))
+        os.mkdir(self.path("two"))
+        self.library("one/libfirst.so", LIBRARY, "-DFUNCTION=first", "-DNUMBER=10")
+        self.library("two/libsecond.so.3", LIBRARY, "-DFUNCTION=second", "-DNUMBER=20")
+        self.library("one/liblocal.so", LOCAL, "-Wl,--enable-new-dtags,-rpath,$ORIGIN/../one", self.path("one/libfirst.so"))
+        self.program = self.path("prog")
+        self.build(self.program, PROGRAM, self.path("one/liblocal.so"), self.path("two/libsecond.so.3"),
+                   self.path("one/libfirst.so"), "-Wl,--enable-new-dtags,-rpath,$ORIGIN/one:$ORIGIN/two")
+
+    def build(self, to, text, *flags):
+        source = self.write(os.path.basename(to) + ".c", text)
+        subprocess.run([self.gcc, "-O1", "-g", "-fno-inline", "-o", to, source, *flags], check=True, cwd=self.folder)
+
+    def library(self, to, text, *flags):
+        name = os.path.basename(to)
+        self.build(self.path(to), text, "-shared", "-fPIC", "-Wl,-soname," + name, *flags)
+
+    def trace(self, *words, command=None, env=None, status=0):
+        done = harness.run([*harness.tracer("-o", self.path("trace")), *words, "--", *(command or [self.program])],
+                           env=env and {**os.environ, **env})
+        self.assertEqual(done.returncode, status, done.stderr)
+        if status == 0:
+            with open(self.path("trace"), encoding="latin-1") as file:
+                done.hits = harness.parse_trace(file.read())
+        return done
+
+    def place_of(self, seen, event):
+        """The file of an event's probe, by the summary."""
+        return re.search(rb"uprobes/%s (\S+):0x" % event.encode(), seen.stderr)[1].decode()
+
+
+class Names(Bare):
+    def test_the_first_object_in_the_loaders_order(self):
+        seen = self.trace("-p", "greet", "-p", "both", "-p", "hidden")
+        self.assertEqual(seen.counts()["greet"], 1)
+        # liblocal.so is the first that is needed, and it has none; libsecond.so.3 comes before what liblocal.so needs
+        self.assertEqual(os.path.basename(self.place_of(seen, "both")), "libsecond.so.3")
+        self.assertIn(b"there is also libfirst.so:both", seen.stderr)
+        self.assertEqual(seen.counts()["both"], 3, "the loader has bound all calls to the first one")
+
+    def test_the_loader_agrees(self):
+        """LD_DEBUG says what the loader binds each name to."""
+        bound = subprocess.run([self.program], env={**os.environ, "LD_DEBUG": "bindings", "LD_BIND_NOW": "1"},
+                               capture_output=True, check=True).stderr.decode()
+        for name in ("both", "first", "second", "malloc", "printf", "local_call"):
+            found = re.search(rf"to (\S+) \[\d+\]: normal symbol `{name}'", bound)
+            if found:
+                done = harness.run([*harness.tracer("--dry-run", "-p", name), "--", self.program])
+                self.assertIn(os.path.realpath(found[1]), os.path.realpath(re.search(r"at +(\S+):0x", done.stdout.decode())[1]))
+
+    def test_arguments_and_returns(self):
+        seen = self.trace("-p", "greet who=+0(%di):string n=%si:s32", "-r", "greet $retval:s32", "-r", "second $retval:s32")
+        self.assertEqual([(hit.event, hit.arguments) for hit in seen.hits],
+                         [("greet", 'who="world" n=3'), ("greet__return", "arg1=14"), ("second", "arg1=22")])
+
+    def test_names_of_arguments(self):
+        seen = self.trace("-p", "second(n:s32)", "-r", "first(n:u8) $retval:s32")
+        self.assertEqual([hit.arguments for hit in seen.hits if hit.event == "second"], ["n=2"])
+        self.assertEqual([hit.arguments for hit in seen.hits if hit.event == "first"], ["n=1 arg1=21", "n=4 arg1=24"])
+
+    def test_variables(self):
+        seen = self.trace("-p", "greet who n")
+        self.assertEqual([hit.arguments for hit in seen.hits], ['who="world" n=3'])
+
+    def test_objects_by_name(self):
+        seen = self.trace("-p", "libfirst:both", "-p", "libsecond.so.3:both", "-p", "prog:greet", "-p", f"{self.program}:main",
+                          "-p", "libc:exit")
+        self.assertEqual(seen.counts(), {"both_1": 3, "greet": 1, "main": 1, "exit": 1})
+
+    def test_typed_definitions_take_them_too(self):
+        seen = self.trace("-p", "p:mine libsecond:second n=%di", "-p", "p:other second")
+        self.assertEqual(seen.counts(), {"mine": 1, "other": 1})
+
+    def test_patterns(self):
+        seen = self.trace("-p", "libfirst:*i*")
+        self.assertEqual(seen.counts()["first"], 2)
+        seen = self.trace("-p", "gree*")
+        self.assertEqual(seen.counts(), {"greet": 1})
+
+    def test_the_environment(self):
+        os.mkdir(self.path("other"))
+        self.library("other/libfirst.so", LIBRARY, "-DFUNCTION=first", "-DNUMBER=30")
+        program = self.path("prog2")
+        self.build(program, PROGRAM, self.path("one/liblocal.so"), self.path("two/libsecond.so.3"),
+                   self.path("one/libfirst.so"), "-Wl,--enable-new-dtags,-rpath,$ORIGIN/one:$ORIGIN/two")
+        env = {"LD_LIBRARY_PATH": self.path("other")}
+        seen = self.trace("-p", "first", command=[program], env=env)
+        self.assertEqual(seen.counts(), {"first": 2})
+        self.assertEqual(os.path.dirname(self.place_of(seen, "first")), self.path("other"))
+        env = {"LD_PRELOAD": self.path("other/libfirst.so")}
+        seen = self.trace("-p", "both", command=[program], env=env)
+        self.assertEqual(os.path.dirname(self.place_of(seen, "both")), self.path("other"))
+        self.assertEqual(seen.counts(), {"both": 3})
+
+    def test_static_and_musl(self):
+        for name in ("subject_static", "subject_musl"):
+            with self.subTest(name=name):
+                program = self.copy_of(harness.fixture(name))
+                done = harness.run([*harness.tracer("--dry-run", "-p", "malloc", "-p", "libc:free"), "--", program])
+                if name == "subject_static":
+                    self.assertIn(b"subject_static:0x", done.stdout + done.stderr)
+                else:
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertEqual(len(re.findall(rb"(?m)^  at +\S*musl\S*:0x", done.stdout)), 2, done.stdout)
+
+
+class Scripts(Bare):
+    def test_the_interpreter_is_meant(self):
+        script = self.write("script", f"#! {self.program} word\n", 0o755)
+        os.symlink(self.program, self.path("prog-link"))
+        self.write("outer", f"#!{script}\n", 0o755)
+        for name in ("script", "outer"):
+            done = harness.run([*harness.tracer("--dry-run", "-p", "greet", "-p", f"p:mine {self.path(name)}:greet"), "--",
+                                self.path(name)])
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"is a script: its interpreter {self.program} is probed".encode(), done.stderr)
+            self.assertEqual(done.stdout.count(f"at    {self.program}:0x".encode()), 2, done.stdout)
+
+    def test_env(self):
+        for line in ("#!/usr/bin/env prog", "#!/usr/bin/env -S A=b prog on"):
+            script = self.write("script", line + "\n", 0o755)
+            done = harness.run([*harness.tracer("--dry-run", "-p", "greet"), "--", script],
+                               env={**os.environ, "PATH": self.folder + ":" + os.environ["PATH"]})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"at    {self.program}:0x".encode(), done.stdout)
+
+    def test_a_line_of_a_function(self):
+        seen = self.trace("-p", "greet:0 n", "-p", "prog.c:10")
+        self.assertEqual(seen.counts(), {"greet_0": 1, "prog_c_10": 1})
+
+
+class Refused(Bare):
+    def refused(self, *words):
+        seen = self.trace(*words, status=125)
+        self.assertEqual(seen.stdout, b"")
+        return seen.stderr.decode()
+
+    def test_unknown_names(self):
+        text = self.refused("-p", "secnod")
+        self.assertIn("no function 'secnod' in", text)
+        self.assertIn("close: second", text)
+        self.assertIn("  secnod\n  ^\n", text)
+        self.assertIn("no function 'mallok' in ", self.refused("-p", "mallok(size)"))
+        self.assertIn("no function matches 'zz*zz'", self.refused("-p", "zz*zz"))
+        self.assertIn("no function 'frist' in", self.refused("-p", "libfirst:frist"))
+        self.assertIn("nosuch", self.refused("-p", "libnosuch:f"))
+
+    def test_what_definitions_said_before(self):
+        self.assertIn("Invalid register name", self.refused("-p", "greet %zz"))
+        self.assertIn("The place to probe is missing", self.refused("-p", "r:greet"))
+        self.assertIn("Unknown type", self.refused("-p", "greet %di:strin"))
+        self.assertIn("'p:x greet'", self.refused("-r", "p:x greet"))
+
+
+class Running(Bare):
+    def start(self, program=None, **how):
+        process = subprocess.Popen([program or self.program, "on"], stdout=subprocess.DEVNULL, **how)
+        self.addCleanup(self.end, process)
+        return process
+
+    def end(self, process):
+        process.kill()
+        process.wait()
+
+    def attach(self, pid, *words):
+        done = harness.run([*harness.tracer("-o", self.path("trace"), "-n", "5", "-d", "20"), *words, "-P", str(pid)])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(self.path("trace"), encoding="latin-1") as file:
+            done.hits = harness.parse_trace(file.read())
+        return done
+
+    def wait_for_output(self, process):
+        def has_started():
+            with open(f"/proc/{process.pid}/maps", encoding="latin-1") as file:
+                return "libfirst" in file.read()
+        harness.wait_until(has_started, "its libraries")
+
+    def test_the_process_and_what_it_has_mapped(self):
+        process = self.start()
+        self.wait_for_output(process)
+        seen = self.attach(process.pid, "-p", "first n=%di", "-p", "libc:usleep", "-p", "main")
+        self.assertGreater(seen.counts()["first"], 0)
+        self.assertGreater(seen.counts()["usleep"], 0)
+        self.assertEqual(self.place_of(seen, "main"), self.program)
+
+    def test_a_program_that_was_replaced(self):
+        process = self.start()
+        self.wait_for_output(process)
+        shutil.copy(self.program, self.path("new"))
+        os.rename(self.path("new"), self.program)
+        library = self.path("one/libfirst.so")
+        shutil.copy(library, self.path("new"))
+        os.rename(self.path("new"), library)
+        seen = self.attach(process.pid, "-p", "first", "-p", "main", "-p", f"p:new {library}:first")
+        self.assertGreater(seen.counts().get("first", 0), 0, seen.stderr)
+        self.assertNotIn("new", seen.counts())
+        self.assertIn(f"{self.program} was replaced or removed after process {process.pid} had started", seen.stderr.decode())
+        self.assertIn(f"{library} was replaced after process {process.pid} had mapped it", seen.stderr.decode())
+
+    def test_a_root_of_its_own(self):
+        """The process's libc is not the tool's, and its paths lead to its own files, also over absolute links."""
+        root = self.path("root")
+        os.makedirs(root + "/bin")
+        for line in subprocess.check_output(["ldd", self.program], text=True).splitlines():
+            found = re.search(r"(/\S+)", line)
+            if found:
+                os.makedirs(root + os.path.dirname(found[1]), exist_ok=True)
+                shutil.copy(os.path.realpath(found[1]), root + found[1])
+        shutil.copy(self.program, root + self.program)
+        os.symlink(self.program, root + "/bin/work")
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+        folders = self.path("one") + ":" + self.path("two")
+        process = self.start("/bin/work", preexec_fn=lambda: os.chroot(root), env={"LD_LIBRARY_PATH": folders})
+        self.wait_for_output(process)
+        seen = self.attach(process.pid, "-p", "first", "-p", "libc:usleep", "-p", "p:w /bin/work:main")
+        self.assertGreater(seen.counts()["first"], 0)
+        self.assertGreater(seen.counts()["usleep"], 0)
+        for event in ("first", "usleep", "w"):
+            self.assertIn(root, os.path.realpath(self.place_of(seen, event)))
+
+
+if __name__ == "__main__":
+    harness.main()
