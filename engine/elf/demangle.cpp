@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "engine/elf/demangle_rust.h"
 #include "engine/elf/elf_file.h"
 
 namespace uprobe::elf {
@@ -103,10 +104,36 @@ void accept(SpokenNames& names, std::string_view text) {
   names.accepted.push_back(std::move(squeezed));
 }
 
+// "<ns::Cart<T>>::add::<i32>" is also called <ns::Cart<T>>::add, ns::Cart<T>::add and ns::Cart::add.
+void accept_rust(SpokenNames& names, std::string_view text) {
+  constexpr std::string_view kTurbofish = "::<";
+  if (text.ends_with('>')) {
+    std::size_t at = text.size();
+    for (int depth = 0; at-- > 0;) {
+      if (text[at] == '>' && (at == 0 || text[at - 1] != '-')) ++depth;
+      if (text[at] == '<' && --depth == 0) break;
+    }
+    if (at != std::string_view::npos && at >= 2 && text.substr(at - 2).starts_with(kTurbofish))
+      text = text.substr(0, at - 2);
+    accept(names, text);
+  }
+  const std::size_t end = text.rfind(">::");
+  if (!text.starts_with('<') || end == std::string_view::npos || text.find(" as ") != std::string_view::npos) return;
+  const std::string_view type = text.substr(1, end - 1), name = text.substr(end + 1);
+  accept(names, std::string(type) + std::string(name));
+  accept(names, std::string(type.substr(0, type.find('<'))) + std::string(name));
+}
+
 }  // namespace
 
 std::optional<std::string> demangle_within(const std::string& mangled, std::uint64_t& budget) {
-  if (!mangled.starts_with("_Z") || mangled.size() > kMaxMangled) return std::nullopt;
+  if (mangled.size() > kMaxMangled) return std::nullopt;
+  if (auto rust = mangled.starts_with("_R") ? demangle_rust_v0(mangled) : demangle_rust_legacy(mangled)) {
+    if (rust->size() > budget) return std::nullopt;
+    budget -= rust->size();
+    return rust;
+  }
+  if (!mangled.starts_with("_Z")) return std::nullopt;
   const double bits = growth_bits(mangled);
   if (bits > kMaxGrowthBits) return std::nullopt;
   const auto worst = static_cast<std::uint64_t>(std::exp2(bits));
@@ -135,6 +162,10 @@ SpokenNames spoken_names(std::string_view mangled, std::string_view demangled) {
   SpokenNames names;
   names.plain = demangled;
   accept(names, demangled);
+  if (demangle_rust_legacy(mangled) || mangled.starts_with("_R")) {
+    accept_rust(names, demangled);
+    return names;
+  }
   const std::size_t parameters = parameter_list(demangled);
   if (is_special(mangled) || parameters == std::string_view::npos) return names;
   const std::string_view without_parameters = demangled.substr(0, parameters);

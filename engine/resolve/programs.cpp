@@ -17,6 +17,7 @@
 #include "engine/base/text.h"
 #include "engine/elf/elf_file.h"
 #include "engine/plan/resolve.h"
+#include "engine/spec/bare.h"
 
 namespace uprobe {
 namespace {
@@ -40,6 +41,19 @@ std::string event_name(const std::string& name) {
 
 bool is_word(const std::string& name) {
   return std::none_of(name.begin(), name.end(), [](unsigned char c) { return c <= ' ' || c == 0x7f; });
+}
+
+// For a glob that matches the name which tools print: the place by that name, if it leads back to this one function, else by its
+// offset. Empty: the glob does not match, or the function cannot be probed.
+std::string spoken_line(const std::string& path, const std::shared_ptr<const elf::ElfFile>& file,
+                        const elf::Symbol& symbol, const std::string& glob) {
+  const std::string name = elf::demangle(symbol.name);
+  if (name == symbol.name || ::fnmatch(glob.c_str(), name.c_str(), 0) != 0) return {};
+  const auto offset = file->offset_of_address(symbol.address);
+  if (!offset || !plan::site_at(file, *offset)) return {};
+  const auto found = file->find_functions(name);
+  const bool is_unique = found.size() == 1 && found[0].address == symbol.address && !spec::starts_as_definition(name);
+  return path + ":" + (is_unique ? name : hex(*offset) + " # " + name);
 }
 
 }  // namespace
@@ -88,7 +102,12 @@ Result<std::vector<std::string>> list_functions(const std::string& object, const
   const auto file = std::make_shared<const elf::ElfFile>(opened.take());
   std::vector<std::string> lines;
   for (const elf::Symbol& symbol : file->functions()) {
-    if (!glob.empty() && ::fnmatch(glob.c_str(), symbol.name.c_str(), 0) != 0) continue;
+    if (!glob.empty() && ::fnmatch(glob.c_str(), symbol.name.c_str(), 0) != 0) {
+      if (std::string line = spoken_line(*path, file, symbol, glob);
+          !line.empty() && (lines.empty() || lines.back() != line))
+        lines.push_back(std::move(line));
+      continue;
+    }
     const auto offset = file->offset_of_address(symbol.address);
     if (!offset || !plan::site_at(file, *offset)) continue;
     const auto found = file->find_functions(symbol.name);

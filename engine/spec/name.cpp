@@ -2,6 +2,7 @@
 // Names of events and groups.
 #include "engine/spec/name.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "engine/base/text.h"
@@ -96,7 +97,7 @@ std::string symbol_event_name(const Place& place) {
 }
 
 std::string function_event_name(std::string_view function) {
-  constexpr std::string_view kUnnamed = "(anonymous namespace)::";
+  constexpr std::string_view kUnnamed = "(anonymous namespace)::", kTag = "[abi:";
   std::string name;
   int depth = 0;  // of template arguments
   bool gap = false;
@@ -104,6 +105,10 @@ std::string function_event_name(std::string_view function) {
     const char c = function[i];
     if (function.substr(i).starts_with(kUnnamed)) {
       i += kUnnamed.size() - 1;
+      continue;
+    }
+    if (function.substr(i).starts_with(kTag)) {
+      i = std::min(function.find(']', i), function.size());
       continue;
     }
     // "<T as Trait>::f" of Rust begins with one that is no template's.

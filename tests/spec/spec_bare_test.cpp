@@ -106,6 +106,7 @@ TEST(BarePlace, NamesOfEvents) {
   EXPECT_EQ(function_event_name("__libc_start_main"), "__libc_start_main");
   EXPECT_EQ(function_event_name("(anonymous namespace)::Cart<int, ns::T>::add"), "Cart_add");
   EXPECT_EQ(function_event_name("ns::operator<"), "ns_operator");
+  EXPECT_EQ(function_event_name("Tagged::text[abi:cxx11][abi:v2]"), "Tagged_text");
   EXPECT_EQ(function_event_name("<demo::Cart as demo::Shop>::add"), "demo_Cart_as_demo_Shop_add");
   EXPECT_EQ(function_event_name("main.(*Server).handle"), "main_Server_handle");
 }
