@@ -47,7 +47,7 @@ class DebugInfo {
 
   // A function that was compiled without optimisation stores its arguments into its frame first: the address after that, if
   // `address` is its first instruction. Else `address`.
-  std::uint64_t behind_prologue(std::uint64_t address) const;
+  std::uint64_t after_prologue(std::uint64_t address) const;
 
   // Fills in the fetch of a variable by the name in `argument`, at an address: steps, sink, and the type as far as none was
   // given. The error's column is in the expression.

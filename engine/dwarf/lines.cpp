@@ -124,12 +124,12 @@ Result<std::vector<std::uint64_t>> DebugInfo::find_line(const std::string& file,
     return Error{.text = "'" + file + "' is ambiguous",
                  .help = "candidates: " + *sources.begin() + ", " + *std::next(sources.begin())};
   std::vector<std::uint64_t> addresses;
-  for (const auto& [instance, address] : first) addresses.push_back(behind_prologue(address));
+  for (const auto& [instance, address] : first) addresses.push_back(after_prologue(address));
   std::sort(addresses.begin(), addresses.end());
   return addresses;
 }
 
-std::uint64_t DebugInfo::behind_prologue(std::uint64_t address) const {
+std::uint64_t DebugInfo::after_prologue(std::uint64_t address) const {
   const Scopes scopes = scopes_at(handles_->debug.get(), address);
   auto function = function_of(scopes);
   Dwarf_Addr low = 0;

@@ -56,7 +56,7 @@ class Reader {
         return ok();
       }
       case Question::prologue:
-        put_long(reply, debug.behind_prologue(words.long_number()));
+        put_long(reply, debug.after_prologue(words.long_number()));
         return ok();
       case Question::variable:
         return tell_variable(words, reply);
@@ -144,7 +144,7 @@ Result<CodeLine> DebugReader::declaration_of(const std::string& function) const 
   return decode_declaration(*answer, path_);
 }
 
-Result<std::uint64_t> DebugReader::behind_prologue(std::uint64_t address) const {
+Result<std::uint64_t> DebugReader::after_prologue(std::uint64_t address) const {
   const auto answer = ask(question(Question::prologue, address));
   if (!answer) return answer.error();
   return decode_address(*answer, path_);

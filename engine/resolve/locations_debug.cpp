@@ -90,7 +90,7 @@ Status LocationResolver::pass_prologue(ProbeSpec& spec, plan::Found& found) {
   const auto debug = debug_info(found.file);
   if (!debug) return refuse(debug.error());
   if (spec.is_return || spec.place.symbol.empty() || spec.place.offset != 0) return ok();
-  const auto behind = (*debug)->behind_prologue(found.address);
+  const auto behind = (*debug)->after_prologue(found.address);
   if (!behind) return refuse(behind.error());
   const auto offset = found.file->offset_of_address(*behind);
   if (*behind == found.address || !offset) return ok();

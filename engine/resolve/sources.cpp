@@ -86,7 +86,7 @@ Result<std::vector<std::string>> definitions_of_lines(const Subject& subject, co
 }
 
 Result<std::vector<std::string>> definition_of_variables(const Subject& subject, const std::string& function) {
-  const auto place = subject.debug.behind_prologue(subject.found.address);
+  const auto place = subject.debug.after_prologue(subject.found.address);
   if (!place) return place.error();
   const auto variables = subject.debug.variables_at(*place);
   if (!variables) return variables.error();

@@ -23,7 +23,7 @@ void check_argument(const spec::Argument& argument) {
 }
 
 void ask_at(const dwarf::DebugInfo& debug, std::uint64_t address) {
-  (void)debug.behind_prologue(address);
+  (void)debug.after_prologue(address);
   (void)debug.lines_of(address);
   (void)debug.variables_at(address);
   for (const char* name : {"word", "word->first", "word->flag", "other.in.inner[1]", "*word->next", "word->text",
