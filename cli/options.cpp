@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 
+#include "cli/foreign_places.h"
 #include "cli/text.h"
 #include "cli/values.h"
 #include "engine/base/text.h"
@@ -43,9 +44,11 @@ bool is_pid_list(const std::string& text) {
   return !text.empty() && text.find_first_not_of("0123456789,") == std::string::npos;
 }
 
-Status add_probe(Options& options, const std::string& value) {
+Status add_probe(Options& options, const std::string& text) {
+  const auto value = translated_place(text);
+  if (!value) return value.error();
   options.commands.push_back({.kind = CommandKind::define, .name = {}, .source = options.sources.size()});
-  options.sources.push_back({ProbeSource::Kind::definition, value, options.object});
+  options.sources.push_back({ProbeSource::Kind::definition, *value, options.object});
   return ok();
 }
 
@@ -328,6 +331,8 @@ bool is_final(const Options& options) { return options.mode == Mode::help || opt
 // characters and the program follows.
 Status settle_list(Options& options) {
   std::vector<std::string>& words = options.program;
+  if (!words.empty() && words[0].starts_with("uprobe:"))
+    return usage("-l takes a program, or a file with -x, and no '" + words[0] + "'");
   const bool is_glob = words.size() > 1 && words[0].find_first_of("*?[") != std::string::npos;
   if (options.list_glob.empty() && !words.empty() && (is_glob || !options.object.empty())) {
     options.list_glob = words[0];

@@ -12,6 +12,7 @@
 #include "cli/doctor.h"
 #include "cli/dry_run.h"
 #include "cli/explain.h"
+#include "cli/foreign_places.h"
 #include "cli/help.h"
 #include "cli/launcher.h"
 #include "cli/options.h"
@@ -563,7 +564,8 @@ Outcome run_cli(const std::vector<std::string>& arguments, Engine& engine, const
   const ColorMode color = options ? options->color : early_color(arguments);
   const Diagnostics diagnostics(streams.err, use_color(color, streams.err));
   if (!options) {
-    diagnostics.error(options.error());
+    const auto is_program = [&](const std::string& word) { return static_cast<bool>(engine.find_program(word)); };
+    diagnostics.error(with_translation(options.error(), arguments, is_program));
     return kFailed;
   }
   const Call call{options.take(), engine, streams, diagnostics};

@@ -187,7 +187,9 @@ bool is_called(const LoadedObject& object, std::string_view name) {
   if (name.empty()) return false;
   if (file_name(object.path).starts_with(kMuslLoader) && (name == "libc" || name == "libc.so")) return true;
   for (const std::string_view own : {file_name(object.path), std::string_view(object.soname)})
-    if (own == name || up_to(own, ".so") == name || up_to(up_to(own, ".so"), "-") == name) return true;
+    for (const std::string& wanted :
+         {std::string(name), "lib" + std::string(name)})  // "c:malloc", as -l takes libraries
+      if (own == wanted || up_to(own, ".so") == wanted || up_to(up_to(own, ".so"), "-") == wanted) return true;
   return false;
 }
 

@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "engine/lex/suggest.h"
@@ -32,7 +33,11 @@ Status check_head(const Command& command, const ParseOptions& options) {
     return with_help(command.blame(0, 0, message::kNotADefinition), definition_help(head));
   if (!options.strict && head.size() > 1 && head[1] != ':')
     return with_help(command.blame(0, 1, message::kAfterKind), "there is no maximum of active return probes to set");
-  if (command.size() < 2) return command.blame(0, head.size(), message::kNoPlace);
+  if (command.size() < 2) {
+    const std::string name(head.substr(std::min<std::size_t>(head.size(), 2)));
+    return with_help(command.blame(0, head.size(), message::kNoPlace),
+                     options.strict || name.empty() ? "" : std::string("-") + head[0] + " " + name);
+  }
   if (command.size() - 2 > shared::kMaxArguments) return command.blame(2, 0, message::kTooManyArguments, E2BIG);
   return ok();
 }
