@@ -72,6 +72,8 @@ Output:
       --style=STYLE         event (default): as uprobe events print; short:
                             without header and flags; 2009: as the first kprobe
                             tracer did, function: @function+OFFSET
+  -s, --string-limit=N      show N bytes of a string, 65535 at most (default
+                            4096); three dots after it: there is more
       --profile             after the trace, one line per probe, as in
                             uprobe_profile: path, event, hits, misses
       --raw-strings         write strings and names byte for byte, as the kernel

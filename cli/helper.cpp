@@ -36,6 +36,7 @@ constexpr const char* kProbes = "UPROBE_PROBES";
 constexpr const char* kProbesFile = "UPROBE_PROBES_FILE";
 constexpr const char* kOutput = "UPROBE_OUTPUT";
 constexpr const char* kBufferSize = "UPROBE_BUFFER_SIZE";
+constexpr const char* kStringLimit = "UPROBE_STRING_LIMIT";
 constexpr const char* kVerbose = "UPROBE_VERBOSE";
 constexpr const char* kTier = "UPROBE_TIER";
 constexpr const char* kReturn = "UPROBE_RETURN";
@@ -50,8 +51,9 @@ std::string variable(const char* name) {
 
 // A misspelt variable would be a setting without effect.
 void tell_unknown_variables(const Diagnostics& diagnostics) {
-  static const std::vector<std::string> kVariables = {kProbes, kProbesFile, kOutput,     kBufferSize,  kVerbose,
-                                                      kTier,   kReturn,     kRawStrings, kSkipRefused, kDisable};
+  static const std::vector<std::string> kVariables = {kProbes,      kProbesFile,  kOutput, kBufferSize,
+                                                      kStringLimit, kVerbose,     kTier,   kReturn,
+                                                      kRawStrings,  kSkipRefused, kDisable};
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const std::string name(text.substr(0, text.find('=')));
@@ -118,6 +120,11 @@ Result<Settings> settings(pid_t pid) {
     const auto bytes = parse_ring_size(size);
     if (!bytes) return bad_variable(kBufferSize, bytes.error().text);
     result.session.ring_bytes = *bytes;
+  }
+  if (const std::string limit = variable(kStringLimit); !limit.empty()) {
+    const auto bytes = parse_string_limit(limit);
+    if (!bytes) return bad_variable(kStringLimit, bytes.error().text);
+    result.session.string_limit = *bytes;
   }
   if (const std::string tier = variable(kTier); !tier.empty()) {
     const auto chosen = parse_tier(tier);

@@ -33,8 +33,8 @@ Error usage(std::string text, std::string help = {}) {
   return Error{.code = Code::usage, .text = std::move(text), .help = std::move(help)};
 }
 
-template <class T>
-Status store(T& into, Result<T> value) {
+template <class T, class U>
+Status store(T& into, Result<U> value) {
   if (!value) return value.error();
   into = value.take();
   return ok();
@@ -202,6 +202,8 @@ constexpr std::array kRows = {
         [](Options& o, Text v) { return store(o.duration, parse_duration(v)); }},
     Row{'b', "buffer-size", required_argument, "SIZE",
         [](Options& o, Text v) { return store(o.ring_bytes, parse_ring_size(v)); }},
+    Row{'s', "string-limit", required_argument, "N",
+        [](Options& o, Text v) { return store(o.string_limit, parse_string_limit(v)); }},
     Row{'l', "list", optional_argument, "GLOB",
         [](Options& o, Text v) {
           o.list_glob = v;
@@ -434,6 +436,8 @@ bool has_probe_option(const std::vector<std::string>& program) {
 
 Status settle(Options& options) {
   if (is_final(options)) return ok();
+  if (options.string_limit && options.strict)
+    return usage("-s does not go with --strict, which has the kernel's limits of strings");
   if (!options.control.empty() && options.daemonize) return usage("-D is for a program that is started, and none is");
   if (!options.control.empty()) return settle_control(options);
   for (const ControlCommand& command : options.commands)

@@ -69,6 +69,7 @@ struct Options {
   bool until_last = false;               // --until=last
   bool daemonize = false;                // -D
   std::uint64_t ring_bytes = 4u << 20;
+  std::optional<std::uint32_t> string_limit;  // -s
   bool strict = false;
   bool json = false;     // for --check
   bool profile = false;  // uprobe_profile's lines after the trace

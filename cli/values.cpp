@@ -109,6 +109,13 @@ Result<std::uint64_t> parse_ring_size(std::string_view text) {
   return *number << by;
 }
 
+Result<std::uint32_t> parse_string_limit(std::string_view text) {
+  const std::optional<std::uint64_t> number = whole_number(text);
+  if (!number || *number == 0 || *number > shared::kMostString)
+    return unusable(text, "is not a number of bytes", "from 1 to " + std::to_string(shared::kMostString));
+  return static_cast<std::uint32_t>(*number);
+}
+
 Result<std::vector<int>> parse_pids(std::string_view text) {
   const std::string_view all = text;
   std::vector<int> pids;

@@ -19,6 +19,8 @@ Result<std::uint64_t> parse_count(std::string_view text);
 // "5" (seconds), "500ms", "1.5s", "2m", "1h", "250us"; more than 0, at most 100 years.
 Result<std::chrono::nanoseconds> parse_duration(std::string_view text);
 
+// How many bytes of a string are shown.
+Result<std::uint32_t> parse_string_limit(std::string_view text);
 // "65536", "64K", "4M", "1G": a ring's size in bytes, kMinRingBytes..kMaxRingBytes.
 Result<std::uint64_t> parse_ring_size(std::string_view text);
 

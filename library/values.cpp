@@ -4,6 +4,8 @@
 #include <cstring>
 #include <span>
 
+#include "engine/shared/string_data.h"
+
 namespace libuprobe {
 namespace {
 
@@ -16,13 +18,13 @@ T load(Payload payload, std::size_t at) {
   return value;
 }
 
-// The locator's length counts the NUL; a locator outside the payload is a fault (engine/shared/event_program.h).
 Value string_at(Payload payload, std::uint32_t fixed_bytes, std::size_t at) {
   const auto locator = load<std::uint32_t>(payload, at);
-  const std::uint32_t offset = locator & 0xffff, length = locator >> 16;
-  if (length == 0 || offset < fixed_bytes || offset + length > payload.size()) return {};
-  const auto* text = reinterpret_cast<const char*>(payload.data() + offset);
-  return {.kind = Value::Kind::text, .text = std::string(text, ::strnlen(text, length))};
+  const uprobe::shared::StringData data =
+      uprobe::shared::string_in(payload.data(), static_cast<std::uint32_t>(payload.size()), fixed_bytes, locator);
+  if (data.at == nullptr) return {};
+  const std::string text(reinterpret_cast<const char*>(data.at), data.size);
+  return {.kind = Value::Kind::text, .text = text, .is_cut = data.is_cut};
 }
 
 Value number_at(Payload payload, std::size_t at, std::uint32_t size, bool is_signed) {

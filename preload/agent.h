@@ -134,6 +134,7 @@ struct Payload {
   u32 used;
   u16 record_flags;
   bool in_section;  // inside an rseq section
+  u32 most;         // bytes that it may have at all; more than `limit`: the ring has not so much room now
 };
 Built build_payload(const Hit& hit, const AreaHeader* area, const Event& event, Payload& payload);
 
@@ -145,7 +146,7 @@ struct Reader {
   bool may_fault;
   bool load8(u64 address, u64& value) const { return may_fault && uprobe_peek8(address, &value); }
   u32 copy(u8* to, u64 from, u32 bytes) const;  // returns the number of readable bytes; the rest is zeroed
-  u32 string_bytes(u64 from, u32 limit) const;  // length with the NUL; 0: unreadable or no NUL within limit
+  u32 string_bytes(u64 from, u32 limit) const;  // length with the NUL; 0: unreadable; limit + 1: no NUL within limit
 };
 
 // thread.cpp. The caller's thread id, from its thread control block; the process id where that cannot be read.

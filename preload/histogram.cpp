@@ -87,12 +87,12 @@ UPROBE_IN_SECTION void put_text(u8* to, const HistogramField& field, const Paylo
     const bool fits = u64{field.offset} + field.size <= payload.used;
     return copy_text(to, shared::kHistogramText, payload.at + field.offset, fits ? field.size : 0);
   }
-  u32 locator = 0;
-  if (field.offset <= payload.used && payload.used - field.offset >= 4)
-    locator = shared::loaded_once(static_cast<u32>(shared::bytes_at(payload.at + field.offset, 4)));
-  const u32 place = locator & 0xffff, bytes = locator >> 16;
-  if (bytes != 0 && u64{place} + bytes <= payload.used)
-    return copy_text(to, shared::kHistogramText, payload.at + place, bytes);
+  shared::StringData data;
+  if (field.offset <= payload.used && payload.used - field.offset >= 4) {
+    const u32 locator = shared::loaded_once(static_cast<u32>(shared::bytes_at(payload.at + field.offset, 4)));
+    data = shared::string_in(payload.at, payload.used, 0, locator);
+  }
+  if (data.at != nullptr) return copy_text(to, shared::kHistogramText, data.at, data.size);
   const u64 fault = 0x29746c75616628;  // "(fault)"
   __builtin_memcpy(to, &fault, 8);
 }

@@ -20,7 +20,7 @@ class Builder {
   void step(const Insn& insn);
   Built result() const {
     if (wants_call_) return Built::wants_call;
-    if (total_ > shared::kMaxPayload) return Built::too_big;
+    if (total_ > payload_.most) return Built::too_big;
     return total_ > payload_.limit ? Built::no_room : Built::ok;
   }
   void start() { total_ = payload_.used; }
@@ -31,7 +31,9 @@ class Builder {
   void copy_memory(const Insn& insn);
   void lead_behind_stubs(const Insn& insn);
   void store_memory(const Insn& insn);
-  void store_string(u32 offset, u64 address, bool readable);
+  u32 room_for_strings(u32 later) const;
+  u32 fitting(const Insn& insn, u32 bytes);
+  void store_string(u32 offset, u64 address, bool readable, u32 later);
   void store_string_array(const Insn& insn);
   void store_text(const Insn& insn);
   void store_comm(const Insn& insn);
@@ -57,13 +59,14 @@ class Builder {
   bool wants_call_ = false;
 };
 
-// Room for `bytes` of dynamic data with the locator at `offset`. Null if it does not fit: the hit is then dropped.
+// Room for `bytes` of dynamic data with the locator at `offset`. Null if it does not fit: the hit is then dropped. 65,536 are
+// the longest string (string_data.h).
 UPROBE_IN_SECTION u8* Builder::dynamic(u32 offset, u32 bytes) {
   const u32 place = total_;
   total_ += bytes;
-  if (total_ > payload_.limit || total_ > shared::kMaxPayload) return nullptr;
+  if (total_ > payload_.limit || total_ > payload_.most) return nullptr;
   payload_.used = total_;
-  const u32 locator = bytes << 16 | place;
+  const u32 locator = (bytes > shared::kMostString ? shared::kMostString : bytes) << 16 | place;
   __builtin_memcpy(payload_.at + offset, &locator, 4);
   return payload_.at + place;
 }
@@ -110,33 +113,68 @@ UPROBE_IN_SECTION void Builder::copy_memory(const Insn& insn) {
   }
 }
 
-UPROBE_IN_SECTION void Builder::store_string(u32 offset, u64 address, bool readable) {
+// The bytes that a string may take if `later` ones follow. Some are kept for each of these, so that a long string leaves them
+// more than nothing.
+UPROBE_IN_SECTION u32 Builder::room_for_strings(u32 later) const {
+  constexpr u32 kPlaces = shared::kMostString + 1;
+  u32 end = payload_.most;
+  if (total_ >= kPlaces) return 0;
+  if (later != 0) {
+    if (end > kPlaces) end = kPlaces;
+    end -= later * (end / 1024);
+  }
+  return end > total_ ? end - total_ : 0;
+}
+
+// In a strict session a string that is too long is a fault, in another one it is cut.
+UPROBE_IN_SECTION void Builder::store_string(u32 offset, u64 address, bool readable, u32 later) {
   if (!inside(offset, 4)) return;
-  const u32 none = total_ & 0xffff;
-  __builtin_memcpy(payload_.at + offset, &none, 4);  // length 0: (fault)
-  const u32 bytes = readable ? reader_.string_bytes(address, shared::kMaxStringBytes) : 0;
-  if (bytes == 0) return;
-  u8* to = dynamic(offset, bytes);
+  const bool is_strict = area_->string_limit == 0;
+  u32 locator = total_ > shared::kMostString ? shared::kMostString : total_;  // length 0: (fault)
+  __builtin_memcpy(payload_.at + offset, &locator, 4);
+  const u32 room = is_strict ? shared::kMaxStringBytes : room_for_strings(later);
+  u32 most = room == 0 ? 0 : room - 1;  // characters
+  if (!is_strict && most > area_->string_limit) most = area_->string_limit;
+  if (most > shared::kMostString) most = shared::kMostString;
+  const u32 bytes = readable ? reader_.string_bytes(address, most + 1) : 0;
+  const bool is_cut = bytes > most + 1;
+  if (bytes == 0 || (is_cut && is_strict)) return;
+  const u32 stored = is_cut ? most : bytes;
+  if (stored == 0 || stored > room) {
+    locator = shared::kCutToNothing;
+    __builtin_memcpy(payload_.at + offset, &locator, 4);
+    return;
+  }
+  u8* to = dynamic(offset, stored);
   if (to == nullptr) return;
-  reader_.copy(to, address, bytes);
-  to[bytes - 1] = 0;  // the string may have changed since it was measured
+  reader_.copy(to, address, stored);
+  if (!is_cut) to[stored - 1] = 0;  // the string may have changed since it was measured
 }
 
 UPROBE_IN_SECTION void Builder::store_string_array(const Insn& insn) {
   for (u32 i = 0; i < insn.count; ++i) {
     u64 pointer = 0;
     const bool readable = !fault_ && reader_.load8(value_ + insn.immediate + 8 * i, pointer);
-    store_string(insn.offset + 4 * i, pointer, readable);
+    store_string(insn.offset + 4 * i, pointer, readable, insn.size + (insn.count - 1u - i));
   }
+}
+
+// As many of a string's `bytes` as there is room for. 0: none, and its locator says that it was cut.
+UPROBE_IN_SECTION u32 Builder::fitting(const Insn& insn, u32 bytes) {
+  const u32 room = area_->string_limit == 0 ? bytes : room_for_strings(insn.size);
+  const u32 locator = shared::kCutToNothing;
+  __builtin_memcpy(payload_.at + insn.offset, &locator, 4);
+  return bytes < room ? bytes : room;
 }
 
 UPROBE_IN_SECTION void Builder::store_text(const Insn& insn) {
   if (!inside(insn.offset, 4) || insn.immediate > area_->text_bytes || insn.count > area_->text_bytes - insn.immediate)
     return;
-  u8* to = dynamic(insn.offset, insn.count);
+  const u32 bytes = fitting(insn, insn.count);
+  u8* to = bytes == 0 ? nullptr : dynamic(insn.offset, bytes);
   if (to == nullptr) return;
   const u8* text = at_offset<u8>(area_, area_->text_offset + insn.immediate);
-  for (u32 i = 0; i < insn.count; ++i) to[i] = text[i];
+  for (u32 i = 0; i < bytes; ++i) to[i] = text[i];
 }
 
 UPROBE_IN_SECTION void Builder::store_comm(const Insn& insn) {
@@ -158,7 +196,7 @@ UPROBE_IN_SECTION void Builder::store_comm(const Insn& insn) {
   } else {
     payload_.record_flags |= shared::kRecordCommLater;
   }
-  u8* to = dynamic(insn.offset, bytes);
+  u8* to = fitting(insn, bytes) < bytes ? nullptr : dynamic(insn.offset, bytes);
   if (to == nullptr) return;
   for (u32 i = 0; i < bytes; ++i) to[i] = name[i];
 }
@@ -207,7 +245,7 @@ UPROBE_IN_SECTION void Builder::check_object(const Insn& insn) {
                         insn.op == Op::store_string_array;
   if (object_ == 0 || !is_store || (find_object(object_ - 1, bias) && bias == object_bias_)) return;
   fault_ = true;
-  if (insn.op == Op::store_string) return store_string(insn.offset, 0, false);
+  if (insn.op == Op::store_string) return store_string(insn.offset, 0, false, 0);
   if (insn.op == Op::store_string_array) return store_string_array(insn);
   if (insn.op == Op::store_value) return store_value(insn);
   if (!inside(insn.offset, insn.count)) return;
@@ -274,7 +312,7 @@ UPROBE_IN_SECTION void Builder::run(const Insn& insn) {
       store_memory(insn);
       break;
     case Op::store_string:
-      store_string(insn.offset, value_ + insn.immediate, !fault_);
+      store_string(insn.offset, value_ + insn.immediate, !fault_, insn.size);
       break;
     case Op::store_string_array:
       store_string_array(insn);
@@ -334,7 +372,7 @@ UPROBE_IN_SECTION Built build_payload(const Hit& hit, const AreaHeader* area, co
   for (u64& word : all) *const_cast<volatile u64*>(&word) = 0;
   if (event.note_bytes < sizeof(shared::PayloadHead) || event.note_bytes > sizeof all) return false;
   if (u64{event.first_note} + event.note_count > area->insn_count) return false;
-  Payload payload{reinterpret_cast<u8*>(all), event.note_bytes, 0, 0, false};
+  Payload payload{reinterpret_cast<u8*>(all), event.note_bytes, 0, 0, false, event.note_bytes};
   Builder builder(hit, area, event.note_bytes, payload);
   builder.start();
   const Insn* insn = at_offset<Insn>(area, area->insn_offset) + event.first_note;

@@ -37,7 +37,7 @@ UPROBE_IN_SECTION u32 Reader::string_bytes(u64 from, u32 limit) const {
     ++length;
     if (word == 0) return length;
   }
-  return 0;
+  return limit + 1;
 }
 
 }  // namespace uprobe::agent

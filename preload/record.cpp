@@ -10,13 +10,15 @@
 namespace uprobe::agent {
 namespace {
 
-// A hit that finds its ring full still counts in histograms: it is built in the ring's scratch. False: the ring has none.
+// A hit that finds its ring full still counts in histograms: it is built in the ring's scratch, with its strings cut to what
+// fits there. False: the ring has none.
 UPROBE_IN_SECTION bool move_aside(const RecordBuilder& builder, Payload& payload) {
   const u64 at = builder.area->scratch_offset + u64{builder.index} * shared::kScratchBytes;
   if (builder.addends == nullptr || builder.area->scratch_offset == 0 ||
       at + shared::kScratchBytes > builder.area->data_offset)
     return false;
-  payload.at = at_offset<u8>(builder.area, at), payload.limit = shared::kMaxPayload, payload.record_flags = 0;
+  payload.at = at_offset<u8>(builder.area, at), payload.limit = payload.most = shared::kMaxPayload,
+  payload.record_flags = 0;
   return true;
 }
 
@@ -41,8 +43,8 @@ UPROBE_IN_SECTION Built build_record(RecordBuilder& builder) {
 
   const Room room = room_of(builder.area, ring, builder.index);
   const u64 limit = room.bytes > kHead ? room.bytes - kHead : 0;
-  Payload payload{room.at + kHead, static_cast<u32>(limit > shared::kMaxPayload ? shared::kMaxPayload : limit), 0, 0,
-                  builder.in_section};
+  const u32 most = builder.area->payload_limit;
+  Payload payload{room.at + kHead, limit > most ? most : static_cast<u32>(limit), 0, 0, builder.in_section, most};
   Built built = Built::no_room;
   bool is_aside = false;
   for (;; is_aside = true) {

@@ -12,7 +12,7 @@ namespace uprobe {
 namespace {
 
 // Changes with every change of the messages.
-constexpr std::uint32_t kVersion = 0x55500003;
+constexpr std::uint32_t kVersion = 0x55500004;
 constexpr std::size_t kHeadBytes = 8;
 
 // The count comes from outside, so nothing is reserved for it.
@@ -101,6 +101,7 @@ std::string encode(const Hello& hello) {
   for (const std::uint32_t pid : hello.processes) put(bytes, pid);
   put(bytes, hello.known_as);
   put(bytes, std::string_view(hello.folder));
+  put(bytes, hello.string_limit);
   for (const bool option : {hello.strict, hello.force}) put(bytes, option ? 1U : 0U);
   put(bytes, static_cast<std::uint32_t>(hello.tier));
   put(bytes, static_cast<std::uint32_t>(hello.returns));
@@ -118,6 +119,7 @@ std::optional<Hello> decode_hello(std::string_view bytes) {
   hello.processes = take_list<std::uint32_t>(parser, [&] { return parser.number(); });
   hello.known_as = parser.number();
   hello.folder = parser.text();
+  hello.string_limit = parser.number();
   for (bool* option : {&hello.strict, &hello.force}) *option = parser.number() != 0;
   hello.tier = parser.kind(plan::Tier::jump);
   hello.returns = parser.kind(plan::ReturnMode::exits);

@@ -63,6 +63,7 @@ struct Hello {
   std::vector<std::uint32_t> processes;
   std::uint32_t known_as = 0;  // the process id that its user knows it by; the owner tool does not trust it
   std::string folder;          // its working folder: file names may be relative to it
+  std::uint32_t string_limit = 0;
   bool strict = false, force = false;
   plan::Tier tier = plan::Tier::automatic;
   plan::ReturnMode returns = plan::ReturnMode::automatic;

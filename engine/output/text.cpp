@@ -37,8 +37,8 @@ constexpr std::size_t kLineOverhead = 192;
 // The most characters of a function's name that a line shows, and the room for what surrounds it.
 constexpr std::size_t kSymbolName = 200, kSymbolBytes = kMostEscaped * kSymbolName + 64;
 constexpr std::size_t kSecondBytes = 5 + 8 + 20 + 1;  // cpu, flags, seconds, point
-// A value of N bytes prints as at most N times this many characters: a string's locator as "(fault)," or two quotes and a
-// comma, a character as '\x00',.
+// A value of N bytes prints as at most N times this many characters: a string's locator as "(fault)," or two quotes, three dots
+// and a comma, a character as '\x00',.
 constexpr std::size_t kExpansion = 8;
 
 constexpr std::string_view kMissing = "(missing)";
@@ -348,21 +348,19 @@ char* TextFormatter::put_value(char* at, const FieldPlan& field, const std::uint
   return at;
 }
 
-// The locator's length counts the NUL. A locator outside the dynamic data of this payload prints as a fault.
+// A locator outside the dynamic data of this payload prints as a fault. Three dots follow a string that was cut.
 char* TextFormatter::put_string(char* at, const std::uint8_t* locator, bool is_bare, Payload& payload) const {
   const auto value = load_from<std::uint32_t>(locator);
-  const std::uint32_t offset = value & 0xffff, length = value >> 16;
-  if (length == 0 || offset < payload.fixed || offset + length > payload.size || length > payload.string_budget)
-    return put(at, "(fault)");
+  const std::uint32_t length = value >> 16;
+  if (length > payload.string_budget) return put(at, "(fault)");
   payload.string_budget -= length;
-  const auto* text = reinterpret_cast<const char*>(payload.bytes + offset);
-  const void* end = std::memchr(text, 0, length);
-  const std::size_t shown = end == nullptr ? length : static_cast<std::size_t>(static_cast<const char*>(end) - text);
-  if (is_bare) return put_text(at, {text, shown});
-  *at++ = '"';
-  at = put_text(at, {text, shown});
-  *at++ = '"';
-  return at;
+  const shared::StringData data = shared::string_in(payload.bytes, payload.size, payload.fixed, value);
+  if (data.at == nullptr) return put(at, "(fault)");
+  const std::string_view text(reinterpret_cast<const char*>(data.at), std::min(data.size, options_.string_limit));
+  if (!is_bare) *at++ = '"';
+  at = put_text(at, text);
+  if (!is_bare) *at++ = '"';
+  return data.is_cut || text.size() < data.size ? put(at, "...") : at;
 }
 
 }  // namespace uprobe::format

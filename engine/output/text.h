@@ -24,6 +24,7 @@
 #include "engine/output/formatter.h"
 #include "engine/output/symbols.h"
 #include "engine/program/layout.h"
+#include "engine/shared/string_data.h"
 
 namespace uprobe::format {
 
@@ -31,6 +32,7 @@ struct TextOptions {
   bool escape_control =
       false;              // in strings and names (escape.h); else every byte is printed unchanged, as the kernel does
   bool is_short = false;  // without the column of flags, which here are always dots
+  std::uint32_t string_limit = shared::kMostString;  // characters of a string that are shown
   Symbols* symbols = nullptr;  // names code addresses; null: they print as numbers. Must outlive the formatter
 };
 

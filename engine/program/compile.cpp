@@ -2,6 +2,7 @@
 // Compiling arguments one after the other: source, dereferences, then one store (and a shift for bitfields).
 #include "engine/program/compile.h"
 
+#include <algorithm>
 #include <cerrno>
 
 namespace uprobe::program {
@@ -184,6 +185,17 @@ Status check_argument(const Argument& argument) {
   return ok();
 }
 
+// Tells each store of a string how many follow, for which the agent keeps room.
+void number_strings(std::vector<Insn>& insns) {
+  std::uint32_t later = 0;
+  for (auto insn = insns.rbegin(); insn != insns.rend(); ++insn) {
+    const bool is_array = insn->op == Op::store_string_array;
+    if (!is_array && insn->op != Op::store_string && insn->op != Op::store_text && insn->op != Op::store_comm) continue;
+    insn->size = static_cast<std::uint8_t>(std::min<std::uint32_t>(later, 255));
+    later += is_array ? insn->count : 1;
+  }
+}
+
 }  // namespace
 
 // No alignment: ftrace's records have none, and the agent stores bytewise.
@@ -223,6 +235,7 @@ Result<EventProgram> compile(const spec::ProbeSpec& spec) {
     RETURN_IF_ERROR(compiler.add(spec.arguments[i], program.layout.fields[i]));
   }
   compiler.end();
+  number_strings(program.insns);
   if (spec::wants_entry(spec)) program.note.push_back({.op = Op::end});
   if (program.noted.fixed_bytes > shared::kMostNoted) return limit_error("too much is wanted of the function's entry");
   return program;

@@ -126,7 +126,7 @@ Pattern read_pattern(std::string_view text) {
   if (inner.find_first_of("*[?\\") != std::string_view::npos) return pattern;
   pattern.text = inner;
   pattern.match = front_open && back_open ? TextMatch::middle
-                  : front_open            ? TextMatch::end
+                  : front_open            ? (inner.empty() ? TextMatch::front : TextMatch::end)
                   : back_open             ? TextMatch::front
                                           : TextMatch::full;
   return pattern;

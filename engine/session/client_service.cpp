@@ -66,6 +66,11 @@ Result<std::vector<std::string>> ClientService::admit_now(const std::shared_ptr<
   // Two ways to catch the returns of one function would disturb each other.
   if (hello.returns == plan::ReturnMode::stub && options_.returns != plan::ReturnMode::stub)
     return Error{.code = Code::refused, .text = "the session that traces it has no return stubs (--return=stub)"};
+  if (hello.string_limit > std::max(recorded_characters(options_), shared::kUsualString))
+    return Error{.code = Code::refused,
+                 .text = "the session that traces it records " + std::to_string(recorded_characters(options_)) +
+                         " bytes of a string",
+                 .help = "a session that is started with -s " + std::to_string(hello.string_limit) + " records more"};
   auto more = parts_.targets.mail().alone([&] { return build(hello); });
   if (!more) return more.error();
   if (more->empty()) return Error{.code = Code::usage, .text = "no probe is defined"};

@@ -37,6 +37,7 @@ Hello ClientTool::hello() const {
               .processes = {},
               .known_as = static_cast<std::uint32_t>(options_.known_as != 0 ? options_.known_as : ::getpid()),
               .folder = working_folder(),
+              .string_limit = options_.string_limit,
               .strict = options_.strict,
               .force = options_.force,
               .tier = options_.tier,

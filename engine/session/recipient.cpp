@@ -15,11 +15,15 @@ constexpr std::size_t kFlushBytes = std::size_t{16} << 20;
 // Turns records into text during a run.
 class Printer : public Recipient {
  public:
-  Printer(const std::vector<Probe>& probes, const RunOptions& options, const Output& output, format::Symbols* symbols)
+  Printer(const std::vector<Probe>& probes, const RunOptions& options, const Output& output, std::uint32_t string_limit,
+          format::Symbols* symbols)
       : probes_(probes),
         options_(options),
         output_(output),
-        formatter_({}, {.escape_control = !options.raw_strings, .is_short = options.short_lines, .symbols = symbols}) {
+        formatter_({}, {.escape_control = !options.raw_strings,
+                        .is_short = options.short_lines,
+                        .string_limit = string_limit,
+                        .symbols = symbols}) {
     if (options.header) formatter_.header(text_);
   }
 
@@ -117,8 +121,8 @@ void OwnRecords::tell() {
 }
 
 std::unique_ptr<Recipient> make_printer(const std::vector<Probe>& probes, const RunOptions& options,
-                                        const Output& output, format::Symbols* symbols) {
-  return std::make_unique<Printer>(probes, options, output, symbols);
+                                        const Output& output, std::uint32_t string_limit, format::Symbols* symbols) {
+  return std::make_unique<Printer>(probes, options, output, string_limit, symbols);
 }
 
 std::unique_ptr<Recipient> make_forwarder(const std::vector<Probe>& probes, const RecordSink& sink) {

@@ -76,9 +76,10 @@ class OwnRecords {
   std::atomic<bool> is_discarding_{false};
 };
 
-// Makes text of the records. All arguments must outlive it; `probes` may grow, by event. No `symbols`: no event shows names.
+// Makes text of the records, with `string_limit` characters of a string. All arguments must outlive it; `probes` may grow, by
+// event. No `symbols`: no event shows names.
 std::unique_ptr<Recipient> make_printer(const std::vector<Probe>& probes, const RunOptions& options,
-                                        const Output& output, format::Symbols* symbols);
+                                        const Output& output, std::uint32_t string_limit, format::Symbols* symbols);
 // Passes the records on with their layouts. The same holds for its arguments.
 std::unique_ptr<Recipient> make_forwarder(const std::vector<Probe>& probes, const RecordSink& sink);
 

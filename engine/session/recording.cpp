@@ -36,6 +36,7 @@ trace::AreaSpec spec_of(const EventTable& table, const SessionOptions& options) 
   const bool has_tests = probes.size() <= kMoreEvents || options.unseen_thread != 0;
   trace::AreaSpec spec{.events = {},
                        .ring_bytes = options.ring_bytes,
+                       .string_limit = recorded_characters(options),
                        .more_events = room_for_events(probes.size()),
                        .more_insns = 8 * kMoreEvents,
                        .more_tests = has_tests ? 8 * kMoreEvents : 0,
@@ -49,6 +50,29 @@ trace::AreaSpec spec_of(const EventTable& table, const SessionOptions& options) 
 }
 
 }  // namespace
+
+std::uint32_t recorded_characters(const SessionOptions& options) {
+  return options.strict ? 0 : std::max(options.string_limit, shared::kUsualString);
+}
+
+std::uint32_t shown_characters(const SessionOptions& options) {
+  return options.strict ? shared::kMostString : options.string_limit;
+}
+
+// A ring may be so small that a string of the usual size is cut, but not one for which the user has asked.
+Status check_strings(const SessionOptions& options) {
+  constexpr std::uint32_t kOtherValues = 1024;  // of a record, besides the string
+  std::uint64_t wanted = options.ring_bytes;
+  if (options.strict || options.string_limit <= shared::kUsualString) return ok();
+  if (options.string_limit > shared::kMostString)
+    return Error{.code = Code::limit, .text = "strings have at most 65535 bytes"};
+  while (shared::payload_limit(wanted) < options.string_limit + kOtherValues) wanted *= 2;
+  if (wanted == options.ring_bytes) return ok();
+  return Error{.code = Code::limit,
+               .text = "strings of " + std::to_string(options.string_limit) + " bytes need larger rings than " +
+                       std::to_string(options.ring_bytes / 1024) + "K: a record takes half a ring at most",
+               .help = "a buffer size of " + std::to_string(wanted / 1024) + "K is enough"};
+}
 
 Status Recording::make_area(std::uint32_t mode) {
   auto made = trace::Area::create_private(spec_of(table_, options_));

@@ -31,6 +31,13 @@
 
 namespace uprobe {
 
+// Characters of a string: those that the agent records (filters and histograms see the usual part of a string where less is
+// shown; 0: the kernel's limits), and those that are shown.
+std::uint32_t recorded_characters(const SessionOptions& options);
+std::uint32_t shown_characters(const SessionOptions& options);
+// Code::limit where a record with such a string does not fit into a ring.
+Status check_strings(const SessionOptions& options);
+
 class Recording {
  public:
   // Both must outlive it. It measures the clock from now on.

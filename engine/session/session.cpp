@@ -98,6 +98,7 @@ Result<Session> Session::prepare(const SessionOptions& options) {
   if (options.ring_bytes < shared::kMinRingBytes || options.ring_bytes > shared::kMaxRingBytes)
     return Error{.code = Code::limit, .text = "ring size out of range: allowed are 8K to 1G"};
   auto state = std::make_unique<State>(options);
+  RETURN_IF_ERROR(check_strings(state->options));
   RETURN_IF_ERROR(state->table.prepare(options.definitions));
   state->messages.notes = state->table.notes();
   RETURN_IF_ERROR(state->report.check_tiers());
@@ -144,13 +145,15 @@ Status Session::adopt(control::Preloaded& program) {
 }
 
 Status Session::follow(const control::Preloaded& program, const RunOptions& options, const Output& output) {
-  const auto printer = make_printer(state_->table.probes(), options, output, state_->recording.symbols());
+  const auto printer = make_printer(state_->table.probes(), options, output, shown_characters(state_->options),
+                                    state_->recording.symbols());
   state_->loop.follow(program, options, *printer);
   return ok();
 }
 
 Result<Ending> Session::run(const RunOptions& options, const Output& output) {
-  const auto printer = make_printer(state_->table.probes(), options, output, state_->recording.symbols());
+  const auto printer = make_printer(state_->table.probes(), options, output, shown_characters(state_->options),
+                                    state_->recording.symbols());
   Result<Ending> ending = state_->loop.run(options, *printer);
   if (printer->is_full()) state_->report.limit_hits(printer->taken());
   return ending;

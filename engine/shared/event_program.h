@@ -20,9 +20,10 @@
 //   store_memory       `count` bytes at value + immediate go to payload[offset]; from the first unreadable byte on: 0. Of an
 //                      array (`size` != 0) each element by itself: elements after an unreadable page are read
 //   store_string       the NUL-terminated string at value + immediate becomes dynamic data, its locator goes to
-//                      payload[offset]; unreadable or longer than kMaxStringBytes: locator length 0
+//                      payload[offset]; unreadable: a fault. Too long: cut; in strict sessions a fault
 //   store_string_array the same for each of `count` pointers that follow each other at value + immediate
 //   store_text         `count` bytes (NUL included) at text[immediate] of the session become dynamic data (`\"abc"`)
+//                      or are cut
 //   store_comm         the task's name becomes dynamic data
 //   shift              `count` elements of `size` bytes at payload[offset]: each <<= (immediate & 0xff), then
 //                      >>= (immediate >> 8 & 0xff), unsigned, or signed if immediate >> 16 is 1    (bitfields)
@@ -40,7 +41,8 @@
 // An entry record is the payload of a program of its own, without dynamic data.
 //
 // A locator is ftrace's __data_loc: u32 = length (NUL included) << 16 | offset from the start of the payload; a fault is
-// length 0. The tool verifies each program (program/verify.cpp); agents read it from the plan, which no process can write.
+// length 0. A string that was cut has no NUL (string_data.h). The tool verifies each program (program/verify.cpp); agents read it
+// from the plan, which no process can write.
 #pragma once
 
 #include "engine/shared/layout.h"
@@ -75,7 +77,8 @@ inline constexpr u64 kShiftSigned = u64{1} << 16;
 struct Insn {
   Op op;
   u8 size;        // store_value, shift, load_entry: bytes of an element (1, 2, 4, 8); store_memory: the same, or 0;
-                  // load_register: the Reg; store_vector: the register's number
+                  // load_register: the Reg; store_vector: the register's number; store_string, store_string_array,
+                  // store_text, store_comm: how many strings follow, 255 at most
   u16 count;      // store_memory, store_vector: bytes; store_string_array, shift: elements; store_text: bytes;
                   // load_object: index into ProcessBlock::objects
   u32 offset;     // place in the payload; load_entry: in the entry record

@@ -9,6 +9,7 @@
 // code trusts nothing that it reads: a list of tests that makes no sense passes every record.
 #pragma once
 
+#include "engine/shared/string_data.h"
 #include "engine/shared/task_number.h"
 
 namespace uprobe::shared {
@@ -255,14 +256,31 @@ UPROBE_ALWAYS_INLINE constexpr bool characters_hold(const Test& test, const Filt
   return text_holds(static_cast<TextMatch>(test.size), up_to_nul({input.payload + test.offset, count}), pattern);
 }
 
+// Whether a string matches of which only the beginning is known: where its end would decide it does not.
+UPROBE_ALWAYS_INLINE constexpr bool beginning_holds(TextMatch match, Text text, Text pattern) {
+  const u32 last = pattern.size - 1;
+  switch (match) {
+    case TextMatch::full:
+    case TextMatch::end:
+      return false;
+    case TextMatch::glob:
+      return pattern.size != 0 && pattern[last] == '*' && (last == 0 || pattern[last - 1] != '\\') &&
+             glob_holds(text, pattern);
+    default:
+      return text_holds(match, text, pattern);
+  }
+}
+
 // A string that could not be read matches no text.
 UPROBE_ALWAYS_INLINE constexpr bool string_holds(const Test& test, const FilterInput& input, Text pattern) {
   if (characters_of(test) != 0) return characters_hold(test, input, pattern);
   if (test.offset > input.bytes || input.bytes - test.offset < 4) return false;
   const u32 locator = loaded_once(static_cast<u32>(bytes_at(input.payload + test.offset, 4)));
-  const u32 place = locator & 0xffff, size = locator >> 16;
-  if (size == 0 || place > input.bytes || size > input.bytes - place) return false;
-  return text_holds(static_cast<TextMatch>(test.size), up_to_nul({input.payload + place, size}), pattern);
+  const StringData data = string_in(input.payload, input.bytes, 0, locator);
+  if (data.at == nullptr) return false;
+  const auto match = static_cast<TextMatch>(test.size);
+  const Text text{data.at, data.size};
+  return data.is_cut ? beginning_holds(match, text, pattern) : text_holds(match, text, pattern);
 }
 
 // The kernel looks for the end of a name as if all its 15 characters were in use.

@@ -115,7 +115,9 @@ struct AreaHeader {
   u32 flush_begun;     // rounds of printing committed records, begun; agents ask for them
   u32 flush_done;      // futex: the newest round that has ended
   u32 first_process;   // kModeDaemonize: its id
-  u32 reserved[18];
+  u32 string_limit;    // characters of a string that are recorded; 0: the kernel's limits of strings and payloads hold
+  u32 payload_limit;   // bytes
+  u32 reserved[16];
   Notice notices[kNotices];
 };
 static_assert(sizeof(AreaHeader) == 256 + sizeof(Notice) * kNotices);
@@ -177,7 +179,7 @@ static_assert(sizeof(Event) == 128 && offsetof(Event, state) == 64);
 // Hits of an event = records + the sum of these + hits that its filter has dropped. Written by lock add.
 struct alignas(128) EventCounts {
   u64 lost_full;     // no room in the ring
-  u64 lost_too_big;  // payload over kMaxPayload (the kernel drops these silently)
+  u64 lost_too_big;  // payload over the limit; by strings in strict sessions only (the kernel drops these silently)
   u64 lost_busy;     // every ring was claimed
   u64 missed;        // returns that could not be led through a stub; not part of the hits
   u64 unavailable;   // times that a trigger asked for the task's name or number and the agent did not know it
@@ -236,9 +238,14 @@ static_assert(sizeof(StackHead) == 152);
 inline constexpr u32 kMaxFrames = 64;
 inline constexpr u32 kMaxStackCopy = 16384;
 inline constexpr u32 kMaxStack = sizeof(StackHead) + 16 * kMaxFrames + kMaxStackCopy;
-inline constexpr u32 kMaxRecord = (sizeof(RecordHead) + kMaxPayload + 7) / 8 * 8 + kMaxStack;
+inline constexpr u32 kMaxRecord = (sizeof(RecordHead) + kMostPayload + 7) / 8 * 8 + kMaxStack;
 
-// No record takes more than a part of its ring.
+// No record takes more than a part of its ring: a half without the stack. In the smallest ring that is the kernel's limit.
+constexpr u32 payload_limit(u64 ring_bytes) {
+  const u64 half = ring_bytes / 2 - sizeof(RecordHead);
+  return half < kMostPayload ? static_cast<u32>(half) : kMostPayload;
+}
+static_assert(payload_limit(kMinRingBytes) == kMaxPayload);
 constexpr u32 stack_copy_limit(u64 ring_bytes) {
   return ring_bytes / 4 < kMaxStackCopy ? static_cast<u32>(ring_bytes / 4) & ~7u : kMaxStackCopy;
 }

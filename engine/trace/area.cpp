@@ -95,6 +95,8 @@ void Area::Data::write_header() const {
   header->header_bytes = sizeof(shared::AreaHeader);
   header->live_offset = plan.live, header->data_offset = plan.data;
   header->ring_bytes = plan.ring_bytes, header->ring_count = plan.ring_count;
+  header->string_limit = plan.string_limit;
+  header->payload_limit = plan.string_limit == 0 ? shared::kMaxPayload : shared::payload_limit(plan.ring_bytes);
   header->cpu_ring_count = plan.cpu_ring_count, header->ring_offset = word(plan.rings);
   header->event_count = word(events.size()), header->event_offset = word(plan.events);
   header->counts_offset = word(plan.counts);

@@ -26,7 +26,10 @@ std::uint32_t value_count(const program::HistogramPlan& plan) {
 }  // namespace
 
 AreaLayout::AreaLayout(const AreaSpec& spec)
-    : ring_bytes(spec.ring_bytes), ring_count(spec.ring_count), cpu_ring_count(spec.cpu_ring_count) {
+    : ring_bytes(spec.ring_bytes),
+      ring_count(spec.ring_count),
+      cpu_ring_count(spec.cpu_ring_count),
+      string_limit(spec.string_limit) {
   take_rooms(spec);
   events = round_up(sizeof(shared::AreaHeader), alignof(shared::Event));
   insns = events + event_room * sizeof(shared::Event);
@@ -107,6 +110,7 @@ Status check_spec(const AreaSpec& spec) {
   if (spec.ring_count == 0 || spec.ring_count > shared::kMaxRings)
     return limit_error(std::to_string(spec.ring_count) + " rings: 1 to " + std::to_string(shared::kMaxRings) +
                        " are possible");
+  if (spec.string_limit > shared::kMostString) return limit_error("strings of more than 65535 bytes");
   if (spec.cpu_ring_count > spec.ring_count) return limit_error("more CPU rings than rings");
   if (spec.events.size() + spec.more_events > shared::kMaxEvents)
     return limit_error("more than " + std::to_string(shared::kMaxEvents) + " events");

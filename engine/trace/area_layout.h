@@ -9,6 +9,7 @@
 #include "engine/base/result.h"
 #include "engine/program/layout.h"
 #include "engine/program/trigger.h"
+#include "engine/shared/string_data.h"
 
 namespace uprobe::trace {
 
@@ -30,6 +31,7 @@ struct AreaSpec {
   std::uint64_t ring_bytes = 4u << 20;  // a power of two, kMinRingBytes..kMaxRingBytes
   std::uint32_t ring_count = 4;         // 1..kMaxRings
   std::uint32_t cpu_ring_count = 0;     // how many rings, from the first on, are CPU rings; at most ring_count
+  std::uint32_t string_limit = shared::kUsualString;  // AreaHeader::string_limit
   // Room for later add_event() calls.
   std::uint32_t more_events = 0, more_insns = 0, more_tests = 0, more_text = 0;
   std::vector<EventSwitch> switches = {};  // of each event; empty: no event is ever off, and there are no triggers
@@ -48,6 +50,7 @@ struct AreaLayout {
   std::uint64_t dropped_rows = 0, dropped_stride = 0;
   std::uint64_t ring_bytes = 0;
   std::uint32_t ring_count = 0, cpu_ring_count = 0;
+  std::uint32_t string_limit = 0;
   struct Map {
     std::uint64_t slots = 0, entries = 0;
     std::uint32_t slot_count = 0, entry_count = 0, key_bytes = 0, sum_count = 0;

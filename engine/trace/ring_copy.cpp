@@ -18,7 +18,7 @@ using shared::RecordHead;
 using shared::task_of;
 
 constexpr std::uint64_t kUnit = 8;
-// The size of a piece that is copied and then checked while it is in the nearest cache.
+// The size of a piece that is copied and then checked while it is in the nearest cache. A record may be larger.
 constexpr std::uint64_t kPiece = 32 << 10;
 constexpr std::uint64_t kMinRecord = sizeof(RecordHead) + sizeof(PayloadHead);
 
@@ -35,7 +35,8 @@ T load_from(const std::uint8_t* at) {
 // Whether this can be the head of a record. Says nothing about its event.
 bool is_frame(const RecordHead& head) {
   return head.length % kUnit == 0 && head.length >= kMinRecord && head.length <= shared::kMaxRecord &&
-         head.payload_bytes >= sizeof(PayloadHead) && head.payload_bytes <= head.length - sizeof(RecordHead);
+         head.payload_bytes >= sizeof(PayloadHead) && head.payload_bytes <= head.length - sizeof(RecordHead) &&
+         head.payload_bytes <= shared::kMostPayload;
 }
 
 bool has_name_bytes(const RecordHead& head) {
@@ -99,15 +100,16 @@ bool RingCopy::take(std::uint64_t commit, const Rules& rules, TaskNames& names, 
 
   std::uint64_t left = whole ? available : room / kUnit * kUnit;
   queue_.room(left);
-  while (left != 0) {
-    const std::uint64_t size = std::min(left, kPiece);
+  for (std::uint64_t piece = kPiece; left != 0;) {
+    const std::uint64_t size = std::min(left, piece);
     const bool is_last = whole && size == left;
     const Sifted sifted = take_piece(size, is_last, rules, names, counts);
     if (sifted.broken || (is_last && next_number_ != count_of(commit))) {
       resynchronise(commit, counts);
       return true;
     }
-    if (sifted.taken == 0) break;
+    if (sifted.taken == 0 && size == left) break;
+    piece = sifted.taken == 0 ? std::uint64_t{shared::kMaxRecord} : kPiece;
     left -= sifted.taken;
   }
   publish_tail();
@@ -144,12 +146,12 @@ RingCopy::Sifted RingCopy::sift(std::uint8_t* bytes, std::uint64_t size, bool wh
   bool has_seen = false;
   while (done.taken < size) {
     const std::uint64_t left = size - done.taken;
-    if (!whole && left < shared::kMaxRecord) return done;
     std::uint8_t* record = bytes + done.taken;
     RecordHead head{};
     if (left >= kMinRecord) head = load_from<RecordHead>(record);
-    if (!is_frame(head) || head.length > left) {
-      done.broken = true;
+    const bool is_record = left >= kMinRecord && is_frame(head);
+    if (!is_record || head.length > left) {
+      done.broken = whole || (left >= kMinRecord && !is_record);
       return done;
     }
     done.taken += head.length;

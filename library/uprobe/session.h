@@ -94,6 +94,8 @@ struct Value {
   Kind kind = Kind::fault;
   std::uint64_t number = 0;
   std::string text;
+  bool is_cut =
+      false;  // `text` is the beginning of a longer string: of more than 4,096 bytes, or without room in its ring
   std::vector<Value> elements;
 };
 

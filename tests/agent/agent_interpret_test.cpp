@@ -1,121 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Event programs in the agent: each operation, every way in which memory can be unreadable, the limits, and programs that no
 // verifier would accept. No store ever goes outside of the payload.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <functional>
 #include <random>
 #include <string>
 
-#include "tests/agent/agent_in_test.h"
+#include "tests/agent/interpreting.h"
 
 namespace uprobe::test {
 namespace {
-
-using agent::Built;
-using shared::Insn;
-using shared::Op;
-using shared::Reg;
-
-constexpr u8 kCanary = 0xa5;
-constexpr u32 kHead = sizeof(shared::PayloadHead);
-constexpr u64 kKernel = 0xffffffff81000000, kNonCanonical = 0x8000000000000000 - 0x1000;
-
-Insn insn(Op op, u8 size = 0, u16 count = 0, u32 offset = 0, u64 immediate = 0) {
-  return {op, size, count, offset, immediate};
-}
-Insn begin() { return insn(Op::begin); }
-Insn constant(u64 value) { return insn(Op::load_constant, 0, 0, 0, value); }
-Insn dereference(u64 offset = 0) { return insn(Op::dereference, 0, 0, 0, offset); }
-Insn store(u32 offset, u8 size) { return insn(Op::store_value, size, 0, offset); }
-Insn string(u32 offset, u64 skip = 0) { return insn(Op::store_string, 0, 0, offset, skip); }
-
-// An area with the parts that build_payload reads: header, programs and texts.
-struct MiniArea {
-  shared::AreaHeader header{};
-  Insn insns[512]{};
-  char text[256]{};
-};
-
-struct Outcome {
-  Built built = Built::ok;
-  std::vector<u8> payload;  // the used part
-  u16 flags = 0;
-
-  template <class T>
-  T at(u32 offset) const {
-    T value{};
-    if (offset + sizeof value <= payload.size()) std::memcpy(&value, payload.data() + offset, sizeof value);
-    return value;
-  }
-  // The dynamic data at the locator at `offset`; its length field has to agree.
-  std::string dynamic(u32 offset) const {
-    const u32 locator = at<u32>(offset), place = locator & 0xffff, length = locator >> 16;
-    if (length == 0) return "(fault)";
-    EXPECT_LE(place + length, payload.size());
-    return std::string(reinterpret_cast<const char*>(payload.data()) + place,
-                       std::min<std::size_t>(length, payload.size() - place));
-  }
-};
-
-class Interpret : public testing::Test {
- protected:
-  void SetUp() override {
-    install_agent_handlers();
-    block_ = &empty_block();
-    area_.header.insn_offset = offsetof(MiniArea, insns);
-    area_.header.insn_count = 512;
-    area_.header.text_offset = offsetof(MiniArea, text);
-    area_.header.text_bytes = sizeof area_.text;
-    for (u32 i = 0; i < shared::kRegCount; ++i) registers_.value[i] = 0x1111111111111111ull * i + 0x80;
-    point_.file_bias = 0x7000000;
-  }
-
-  Outcome run(const std::vector<Insn>& program, u32 fixed, u32 limit = shared::kMaxPayload, bool may_fault = true) {
-    std::copy(program.begin(), program.end(), area_.insns);
-    shared::Event event{};
-    event.insn_count = static_cast<u32>(program.size());
-    event.fixed_bytes = fixed;
-    event.type = 7;
-    return run_event(event, limit, may_fault);
-  }
-
-  Outcome run_event(const shared::Event& event, u32 limit, bool may_fault = true) {
-    std::vector<u8> memory(3 * kPage + 2 * shared::kMaxPayload, kCanary);
-    agent::Payload payload{memory.data() + kPage, limit, 0, 0};
-    const agent::Hit hit{block_, &point_, &registers_, 4711, may_fault, false, 0, word_of(&vectors_)};
-    Outcome outcome;
-    outcome.built = agent::build_payload(hit, &area_.header, event, payload);
-    outcome.flags = payload.record_flags;
-    const auto is_canary = [](u8 byte) { return byte == kCanary; };
-    EXPECT_TRUE(std::all_of(memory.begin(), memory.begin() + kPage, is_canary)) << "written before the payload";
-    EXPECT_TRUE(std::all_of(memory.begin() + kPage + limit, memory.end(), is_canary)) << "written after the payload";
-    EXPECT_LE(payload.used, std::max(limit, event.fixed_bytes));
-    if (outcome.built == Built::ok) outcome.payload.assign(payload.at, payload.at + payload.used);
-    return outcome;
-  }
-
-  // The kernel's layout of a handler's stack (SDM vol. 1, 13.4; uapi/asm/sigcontext.h).
-  struct alignas(64) Saved {
-    u8 legacy[160];
-    u8 xmm[16][16];
-    u8 unused[48];
-    u32 magic, size;
-    u64 features;
-    u8 more[32];
-    u64 in_use;
-    u8 header[56];
-    u8 upper[16][16];
-  };
-  static_assert(offsetof(Saved, magic) == 464 && offsetof(Saved, in_use) == 512 && offsetof(Saved, upper) == 576);
-
-  Saved vectors_{};
-  MiniArea area_;
-  shared::ProcessBlock* block_ = nullptr;
-  shared::Registers registers_{};
-  shared::Point point_{};
-};
 
 TEST_F(Interpret, HeadHasTypeThreadAndAddress) {
   const Outcome outcome = run({insn(Op::end)}, kHead);
@@ -239,7 +133,7 @@ TEST_F(Interpret, AnObjectThatGoesWhileItIsRead) {
       area_.insns[3] = insn(Op::end);
       shared::Event event{};
       event.insn_count = 4, event.fixed_bytes = 24;
-      agent::Payload payload{memory, sizeof memory, 0, 0};
+      agent::Payload payload{memory, sizeof memory, 0, 0, false, sizeof memory};
       const agent::Hit hit{block_, &point_, &registers_, 4711, true, false, 0, word_of(&vectors_)};
       std::fill(std::begin(memory), std::end(memory), u8{0x66});
       ASSERT_EQ(agent::build_payload(hit, &area_.header, event, payload), Built::ok);
@@ -345,71 +239,6 @@ TEST_F(Interpret, MemoryBehindAFaultIsZero) {
       run({begin(), constant(8), dereference(), insn(Op::store_memory, 0, 16, 16), insn(Op::end)}, 32);
   EXPECT_EQ(outcome.at<u64>(16), 0U);
   EXPECT_EQ(outcome.at<u64>(24), 0U);
-}
-
-TEST_F(Interpret, StringsOfEveryLengthAndAlignment) {
-  std::vector<char> text(64, 0);
-  for (std::size_t skip = 0; skip < 9; ++skip)
-    for (std::size_t length = 0; length < 20; ++length) {
-      std::fill(text.begin(), text.end(), '\0');
-      for (std::size_t i = 0; i < length; ++i) text[skip + i] = static_cast<char>('\x80' + static_cast<char>(i));
-      const Outcome outcome = run({begin(), constant(word_of(text.data())), string(16, skip), insn(Op::end)}, 20);
-      EXPECT_EQ(outcome.dynamic(16), std::string(text.data() + skip, length + 1)) << skip << " " << length;
-      EXPECT_EQ(outcome.at<u32>(16) & 0xffff, 20U);
-    }
-}
-
-TEST_F(Interpret, AStringMayEndRightBeforeAHole) {
-  const HoleyMemory memory(2);
-  for (std::size_t length = 0; length < 20; ++length) {
-    const std::string text(length, 'x');
-    const u64 at = memory.put_at_end(text.c_str(), length + 1);
-    EXPECT_EQ(run({begin(), constant(at), string(16), insn(Op::end)}, 20).dynamic(16),
-              std::string(text.c_str(), length + 1));
-  }
-}
-
-TEST_F(Interpret, AStringWithoutItsEndIsAFault) {
-  const HoleyMemory memory(2);
-  std::memset(memory.begin(), 'x', 2 * kPage);
-  for (const u32 readable : {0u, 1u, 7u, 8u, 9u, 100u}) {
-    const Outcome outcome = run({begin(), constant(word_of(memory.end()) - readable), string(16), insn(Op::end)}, 20);
-    EXPECT_EQ(outcome.built, Built::ok);
-    EXPECT_EQ(outcome.dynamic(16), "(fault)");
-    EXPECT_EQ(outcome.at<u32>(16), 20U) << "the locator of a fault has length 0 and the place of the next data";
-    EXPECT_EQ(outcome.payload.size(), 20U);
-  }
-}
-
-// The longest string that fits after the head and its own locator, one more, and the limits of the string itself.
-TEST_F(Interpret, LongStrings) {
-  const HoleyMemory memory(4);
-  const auto with_length = [&](std::size_t length) {
-    std::memset(memory.begin(), 'y', 4 * kPage);
-    memory.begin()[length] = 0;
-    return run({begin(), constant(word_of(memory.begin())), string(16), insn(Op::end)}, 20);
-  };
-  const std::size_t most = shared::kMaxPayload - 20;
-  EXPECT_EQ(with_length(most - 1).dynamic(16).size(), most);
-  EXPECT_EQ(with_length(most).built, Built::too_big);
-  EXPECT_EQ(with_length(shared::kMaxStringBytes - 1).built, Built::too_big);
-  const Outcome beyond = with_length(shared::kMaxStringBytes);
-  EXPECT_EQ(beyond.built, Built::ok);
-  EXPECT_EQ(beyond.dynamic(16), "(fault)");
-}
-
-TEST_F(Interpret, AHitThatOnlyNeedsMoreRoomIsToldFromOneThatIsTooBig) {
-  const std::string text(100, 'z');
-  const auto program = {begin(), constant(word_of(text.c_str())), string(16), insn(Op::end)};
-  EXPECT_EQ(run(program, 20, 20 + 101).built, Built::ok);
-  EXPECT_EQ(run(program, 20, 20 + 100).built, Built::no_room);
-  EXPECT_EQ(run(program, 20, 19).built, Built::no_room);
-  EXPECT_EQ(run(program, 20, 0).built, Built::no_room);
-  std::vector<Insn> many;
-  const std::string long_text(2000, 'z');
-  for (u32 i = 0; i < 3; ++i)
-    many.insert(many.end(), {begin(), constant(word_of(long_text.c_str())), string(16 + 4 * i)});
-  EXPECT_EQ(run(many, 28, 2500).built, Built::too_big) << "too big for any ring, however little room there is";
 }
 
 TEST_F(Interpret, StringArraysFaultElementByElement) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <thread>
+#include <tuple>
 
 #include "engine/trace/reader.h"
 #include "tests/agent/agent_in_test.h"
@@ -26,7 +27,7 @@ constexpr u32 kFixed = 32;  // head, two words
 // Event 0: ax and bx. Event 1: a string at di.
 class Recording {
  public:
-  Recording(u32 rings, u64 ring_bytes) {
+  Recording(u32 rings, u64 ring_bytes, u32 string_limit = shared::kUsualString) {
     programs_[0].layout.fixed_bytes = kFixed;
     programs_[0].insns = {Insn{Op::begin, 0, 0, 0, 0},
                           Insn{Op::load_register, static_cast<u8>(Reg::ax), 0, 0, 0},
@@ -37,8 +38,9 @@ class Recording {
                           Insn{Op::end, 0, 0, 0, 0}};
     programs_[1].layout.fixed_bytes = 20;
     programs_[1].insns = {Insn{Op::begin, 0, 0, 0, 0}, Insn{Op::load_register, static_cast<u8>(Reg::di), 0, 0, 0},
-                          Insn{Op::store_string, 4, 0, 16, 0}, Insn{Op::end, 0, 0, 0, 0}};
+                          Insn{Op::store_string, 0, 0, 16, 0}, Insn{Op::end, 0, 0, 0, 0}};
     trace::AreaSpec spec{.events = {&programs_[0], &programs_[1]}, .ring_bytes = ring_bytes, .ring_count = rings};
+    spec.string_limit = string_limit;
     area_.emplace(Area::create_private(spec).take());
     area_->set_state(shared::SessionState::recording);
   }
@@ -138,13 +140,35 @@ TEST_F(Record, ATailThatCannotBeIsAFullRing) {
 }
 
 TEST_F(Record, TooBigIsCountedApart) {
-  Recording session(1, 16384);
+  Recording session(1, 16384, 0);
   const std::string text(shared::kMaxPayload - 20, 'x');
   session.hit(1, 0, 0, 1, word_of(text.c_str()));
   EXPECT_EQ(session.counts(1).lost_too_big, 1U);
   EXPECT_EQ(session.counts(1).lost_full, 0U);
   session.hit(1, 0, 0, 1, word_of(text.c_str() + 1));
   EXPECT_EQ(session.records(0), 1U);
+}
+
+// In the smallest ring as well, one after the other.
+TEST_F(Record, AStringThatIsTooLongIsCutAndNoRecordIsLost) {
+  const std::string text(100000, 'x');
+  for (const auto& [ring_bytes, limit, most] : {std::tuple{8192u, shared::kUsualString, 4072u - 21},
+                                                std::tuple{16384u, shared::kUsualString, shared::kUsualString},
+                                                std::tuple{1u << 20, shared::kMostString, shared::kMostString}}) {
+    Recording session(1, ring_bytes, limit);
+    for (u32 i = 0; i < 3; ++i) {
+      session.hit(1, 0, 0, 1, word_of(text.c_str()));
+      shared::Ring& ring = session.area().ring(0);
+      const u32 end = static_cast<u32>(ring.commit >> 32);
+      RecordHead head{};
+      std::memcpy(&head, session.area().data(0) + (u64{ring.tail} * 8 & (ring_bytes - 1)), sizeof head);
+      EXPECT_EQ(head.payload_bytes, 20 + most);
+      EXPECT_LE(head.length, ring_bytes / 2);
+      ring.tail = end;  // as a reader that has taken it
+    }
+    EXPECT_EQ(session.records(0), 3U);
+    EXPECT_EQ(session.counts(1).lost_too_big + session.counts(1).lost_full, 0U);
+  }
 }
 
 TEST_F(Record, ClaimedRingsArePassedAndAllClaimedIsCounted) {

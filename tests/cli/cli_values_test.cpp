@@ -66,6 +66,10 @@ TEST(CliValues, RingSizes) {
 }
 
 TEST(CliValues, RingSizesOutsideNameTheLimits) {
+  for (const char* bad : {"0", "65536", "64K", "-1", "", "1e3", "99999999999999999999"})
+    EXPECT_EQ(parse_string_limit(bad).error().help, "from 1 to 65535") << bad;
+  EXPECT_EQ(*parse_string_limit("1"), 1u);
+  EXPECT_EQ(*parse_string_limit("65535"), 65535u);
   EXPECT_EQ(parse_ring_size("1K").error().text, "'1K' is too small a buffer");
   EXPECT_EQ(parse_ring_size("1K").error().help, "from 8K to 1G for each ring");
   EXPECT_EQ(parse_ring_size("0").error().text, "'0' is too small a buffer");

@@ -81,6 +81,7 @@ class Words(TracersCase):
         self.refused(target.pid, *probe, "--trigger=traceoff", text="can only be given when a session starts")
         self.refused(target.pid, *probe, "--session", "it", text="cannot have a --session name")
         self.refused(target.pid, "-p", f"p:f {self.program}:f a=%di:symbol", text="shows symbol names")
+        self.refused(target.pid, *probe, "-s", "5000", text="records 4096 bytes of a string")
         self.refused(target.pid, "-p", f"p:f {self.program}:nothing", text="no function 'nothing'")
         self.round()
         seen = harness.run([tool(), "--control", str(first.process.pid), "--list"])

@@ -33,6 +33,9 @@ IMPROVED = {
         "the kernel sees the returns of the 64 outermost calls alone"),
 }
 
+# Strings and records at the kernel's limits, which hold with --strict.
+LONG = ("string-long", "string-limit")
+
 READS_TEXT = "@+@OFF:t_args@"
 
 # What this version refuses, exit code 125 before anything starts: tag -> reason
@@ -143,10 +146,11 @@ class Traces(harness.TestCase):
         self.addCleanup(harness.stop_group, process)
         return process
 
-    def by_tool(self, definition, call):
+    def by_tool(self, definition, call, tag):
         output = self.path("trace")
         # a program that reads its own text finds the first byte of what stands there: the kernel's breakpoint, or ours
-        words = [harness.tool(), "--raw-strings", "-o", output, *(["--tier=int3"] if READS_TEXT in definition else [])]
+        words = [harness.tool(), "--raw-strings", "-o", output, *(["--tier=int3"] if READS_TEXT in definition else []),
+                 *(["--strict"] if tag.startswith(LONG) else [])]
         for line in self.target.expand(definition).split("\n"):
             words += ["-p", line]
         process = self.start([*words, "--"])
@@ -156,7 +160,7 @@ class Traces(harness.TestCase):
         with open(output, encoding="latin-1", newline="") as file:
             return file.read()
 
-    def by_kernel(self, definition, call):
+    def by_kernel(self, definition, call, _):
         oracle.require()
         lines = [line.replace(GROUP + "/", "", 1) for line in self.target.expand(definition).split("\n")]
         with oracle.Oracle(lines) as kernel:
@@ -165,8 +169,8 @@ class Traces(harness.TestCase):
             process.communicate(timeout=harness.TIMEOUT)
             return kernel.read_trace()
 
-    def printed(self, source, definition, call):
-        hits = harness.parse_trace(source(definition, call))
+    def printed(self, source, definition, call, tag):
+        hits = harness.parse_trace(source(definition, call, tag))
         return "\\n".join(self.target.normalise(f"{hit.event}: {hit.rest}", definition) for hit in hits)
 
     def expected(self, definition, output, tag):
@@ -181,7 +185,8 @@ class Traces(harness.TestCase):
                 continue
             with self.subTest(row=number, tag=tag, definition=definition, call=call):
                 expected = output if KERNEL else self.expected(definition, output, tag)
-                self.assertEqual(self.printed(self.by_kernel if KERNEL else self.by_tool, definition, call), expected)
+                self.assertEqual(self.printed(self.by_kernel if KERNEL else self.by_tool, definition, call, tag),
+                                 expected)
 
     @unittest.skipIf(KERNEL, "the kernel does not refuse them")
     def test_rows_of_later_versions_are_refused_before_anything_starts(self):

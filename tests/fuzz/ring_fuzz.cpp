@@ -160,7 +160,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   uprobe::format::Buffer out;
   std::uint64_t lines = 0;
   const auto sink = [&](const uprobe::trace::EventRecord& record) {
-    require(record.type < 2 && record.payload.size() <= uprobe::shared::kMaxPayload);
+    require(record.type < 2 && record.payload.size() <= uprobe::shared::kMostPayload);
     out.clear();
     formatter.append(record, names.name(record.tid), out);
     require(out.size() != 0 && out.view().back() == '\n');

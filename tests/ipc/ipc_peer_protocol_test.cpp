@@ -9,8 +9,13 @@ namespace uprobe::test {
 namespace {
 
 Hello some_hello() {
-  Hello hello{
-      .pass = "a pass", .processes = {12, 34}, .known_as = 56, .folder = "/a b", .strict = true, .force = false};
+  Hello hello{.pass = "a pass",
+              .processes = {12, 34},
+              .known_as = 56,
+              .folder = "/a b",
+              .string_limit = 78,
+              .strict = true,
+              .force = false};
   hello.tier = plan::Tier::breakpoint;
   hello.returns = plan::ReturnMode::exits;
   hello.definitions = {{.text = "p:f /a:1 %di", .default_object = "/bin/x", .filter = "arg1 > 5"},
@@ -89,6 +94,7 @@ TEST(GuestProtocol, BringsAHello) {
   EXPECT_EQ(got->processes, some_hello().processes);
   EXPECT_EQ(got->known_as, 56U);
   EXPECT_EQ(got->folder, "/a b");
+  EXPECT_EQ(got->string_limit, 78u);
   EXPECT_TRUE(got->strict && !got->force);
   EXPECT_EQ(got->tier, plan::Tier::breakpoint);
   EXPECT_EQ(got->returns, plan::ReturnMode::exits);

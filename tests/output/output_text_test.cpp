@@ -321,6 +321,29 @@ TEST(Text, Strings) {
   EXPECT_EQ(empty.field("a", Kind::string, 0u).text(16, "").values(), " a=\"\"");
 }
 
+TEST(Text, DotsFollowACutString) {
+  Sample sample;
+  sample.field("a", Kind::string, 0u).field("b", Kind::string, 4u << 16 | 34u);
+  sample.field("c", Kind::string, shared::kCutToNothing);
+  sample.text(16, "abcde");
+  for (const char c : {'w', 'x', 'y', 'z'}) sample.payload.push_back(static_cast<std::uint8_t>(c));
+  EXPECT_EQ(sample.values(), " a=\"abcde\" b=\"wxyz\"... c=\"\"...");
+  EXPECT_EQ(sample.values({.string_limit = 4}), " a=\"abcd\"... b=\"wxyz\"... c=\"\"...");
+  EXPECT_EQ(sample.values({.string_limit = 1}), " a=\"a\"... b=\"w\"... c=\"\"...");
+}
+
+// The NUL of the longest string is not in its length; without it the string was cut.
+TEST(Text, TheLongestString) {
+  Sample sample;
+  sample.field("a", Kind::string, shared::kMostString << 16 | 20u);
+  sample.payload.insert(sample.payload.end(), shared::kMostString, 'x');
+  EXPECT_TRUE(sample.values().ends_with("x\"..."));
+  sample.payload.push_back(0);
+  EXPECT_EQ(sample.values(), " a=\"" + std::string(shared::kMostString, 'x') + "\"");
+  sample.payload.back() = 'x';
+  EXPECT_TRUE(sample.values().ends_with("x\"..."));
+}
+
 TEST(Text, AStringEndsAtItsNul) {
   Sample sample;
   EXPECT_EQ(sample.field("a", Kind::string, 0u).text(16, "ab\0cd"s).values(), " a=\"ab\"");
@@ -330,7 +353,7 @@ TEST(Text, AStringWithoutANulIsPrintedToItsLength) {
   Sample sample;
   sample.field("a", Kind::string, 0u).text(16, "abc");
   sample.payload.back() = 'd';
-  EXPECT_EQ(sample.values(), " a=\"abcd\"");
+  EXPECT_EQ(sample.values(), " a=\"abcd\"...");
 }
 
 TEST(Text, LongString) {

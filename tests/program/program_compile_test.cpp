@@ -139,7 +139,17 @@ TEST(Compile, ReturnRecordsHaveALargerHead) {
 TEST(Compile, TextsShareOnePool) {
   const EventProgram program = compiled("\\\"ab\" x=\\\"\" y=\\\"c\"");
   EXPECT_EQ(program.text, std::string("ab\0\0c\0", 6));
-  EXPECT_EQ(text_of(program), "begin; store_text n3 @16; begin; store_text n1 @20 3; begin; store_text n2 @24 4; end");
+  EXPECT_EQ(text_of(program),
+            "begin; store_text s2 n3 @16; begin; store_text s1 n1 @20 3; begin; store_text n2 @24 4; end");
+}
+
+TEST(Compile, StringsKnowHowManyFollow) {
+  EXPECT_EQ(text_of(compiled("+0(%di):string %si:u8 +0(%si):string[3] $comm")),
+            "begin; register s5; store_string s4 @16; begin; register s4; store_value s1 @20; "
+            "begin; register s4; store_strings s1 n3 @21; begin; store_comm @33; end");
+  std::string arrays;
+  for (int i = 0; i < 5; ++i) arrays += " +0(%di):string[64]";
+  EXPECT_EQ(compiled(arrays).insns.at(2).size, 255) << "as many as there is room for";
 }
 
 TEST(Compile, AnEventWithoutArguments) {

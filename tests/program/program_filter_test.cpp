@@ -191,6 +191,31 @@ TEST(Filter, StringsThatCouldNotBeReadAreLikeNone) {
   EXPECT_EQ(run(filtered("s=+0(%di):string", "s ~ \"!a*\""), payload), Verdict::pass);
 }
 
+// Of a cut string no end is known: a pattern that asks for it does not match.
+TEST(Filter, OfACutStringTheBeginningIsCompared) {
+  const auto payload = [](const std::string& text, bool is_cut) {
+    const std::string stored = is_cut ? text : text + '\0';
+    std::vector<std::uint8_t> bytes = record({20, 0, static_cast<std::uint8_t>(stored.size()), 0});
+    bytes.insert(bytes.end(), stored.begin(), stored.end());
+    return bytes;
+  };
+  const auto passes = [&](const char* filter, bool is_cut) {
+    return run(filtered("s=+0(%di):string", filter), payload("select one", is_cut)) == Verdict::pass;
+  };
+  for (const char* filter : {"s ~ \"select*\"", "s ~ \"*one*\"", "s ~ \"s?l*\"", "s ~ \"*\"", "s != \"select\""}) {
+    EXPECT_TRUE(passes(filter, false)) << filter;
+    EXPECT_TRUE(passes(filter, true)) << filter;
+  }
+  for (const char* filter : {"s == \"select one\"", "s ~ \"*one\"", "s ~ \"s?lect*e\""}) {
+    EXPECT_TRUE(passes(filter, false)) << filter;
+    EXPECT_FALSE(passes(filter, true)) << filter;
+  }
+  EXPECT_FALSE(passes("s ~ \"*two*\"", true));
+  EXPECT_TRUE(passes("s != \"select one\"", true));
+  const auto nothing = record({shared::kCutToNothing, 0, 0, 0});
+  EXPECT_EQ(run(filtered("s=+0(%di):string", "s == \"\""), nothing), Verdict::drop);
+}
+
 TEST(Filter, AnUnknownNameIsToldWhereItDecides) {
   const EventProgram program = filtered("a=%di:u8", "a == 1 && comm ~ \"x*\"");
   const std::uint8_t name[shared::kNameBytes] = "xy";

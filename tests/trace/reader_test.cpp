@@ -305,6 +305,43 @@ TEST_F(ReaderTest, RecordsOfTheLargestSizeFit) {
   EXPECT_EQ(reader.counts().damaged, 0u);
 }
 
+class LargeReaderTest : public ReaderTest {
+ protected:
+  LargeReaderTest() : ReaderTest(1, 1 << 20) {}
+};
+
+// Larger than the pieces in which the reader copies, between small ones, over the ring's end.
+TEST_F(LargeReaderTest, RecordsOfSixteenPieces) {
+  Reader reader = make_reader();
+  std::vector<std::vector<std::uint8_t>> written;
+  std::uint64_t time = 0;
+  for (int round = 0; round < 6; ++round) {
+    for (const std::size_t bytes : {std::size_t{shared::kMostPayload}, std::size_t{8}, std::size_t{40000},
+                                    std::size_t{131000}, std::size_t{32 << 10}, std::size_t{16}}) {
+      const std::vector<std::uint8_t> rest(std::max(bytes, sizeof(PayloadHead) + 8) - sizeof(PayloadHead),
+                                           static_cast<std::uint8_t>(time));
+      written.push_back(make_payload(0, 1, rest));
+      ASSERT_TRUE(RingWriter(area_, 0).write(kStart + ++time, written.back()));
+    }
+    time_.now += kMillisecond;
+    reader.poll(got_.sink());
+  }
+  reader.finish(got_.sink());
+  ASSERT_EQ(got_.items.size(), written.size());
+  for (std::size_t i = 0; i < written.size(); ++i) EXPECT_TRUE(got_.items[i].payload == written[i]) << i;
+  EXPECT_EQ(reader.counts().damaged, 0u);
+}
+
+TEST_F(LargeReaderTest, APayloadBeyondTheLimitIsDamaged) {
+  Reader reader = make_reader();
+  const std::vector<std::uint8_t> rest(shared::kMostPayload, 1);
+  ASSERT_TRUE(RingWriter(area_, 0).write(kStart + 1, make_payload(0, 1, rest)));
+  time_.now += kMillisecond;
+  reader.poll(got_.sink());
+  EXPECT_EQ(got_.items.size(), 0u);
+  EXPECT_EQ(reader.counts().damaged, 1u);
+}
+
 TEST_F(ReaderTest, PositionsAndNumbersWrapAround) {
   shared::Ring& ring = area_.ring(0);
   ring.commit = std::uint64_t{0xffffff80} << 32 | 0xfffffff0;
@@ -461,7 +498,7 @@ TEST_F(CommTest, IsLeftAloneWithoutTheFlagOrWithABadLocator) {
 
 class SmallMemoryTest : public ReaderTest {
  protected:
-  SmallMemoryTest() : ReaderTest(2, 65536) {}
+  SmallMemoryTest() : ReaderTest(2, 1 << 20) {}
   Reader make_small_reader() {
     trace::ReaderOptions options = time_.options();
     options.pending_bytes = 0;  // the least that works: two records of the largest size per ring
@@ -471,23 +508,23 @@ class SmallMemoryTest : public ReaderTest {
 
 TEST_F(SmallMemoryTest, OrderHoldsWhenARingIsTakenInParts) {
   Reader reader = make_small_reader();
-  for (std::uint64_t i = 0; i < 1000; ++i) {
+  for (std::uint64_t i = 0; i < 20000; ++i) {
     ASSERT_TRUE(write(0, 2 * i));
     ASSERT_TRUE(write(1, 2 * i + 1));
   }
   time_.now += kMillisecond;
   reader.poll(got_.sink());
-  ASSERT_EQ(got_.items.size(), 2000u);
-  for (std::uint64_t i = 0; i < 2000; ++i) ASSERT_EQ(got_.items[i].ns, kStart + i);
+  ASSERT_EQ(got_.items.size(), 40000u);
+  for (std::uint64_t i = 0; i < 40000; ++i) ASSERT_EQ(got_.items[i].ns, kStart + i);
   EXPECT_EQ(reader.counts().order_breaks + reader.counts().damaged + reader.counts().missing, 0u);
 }
 
 TEST_F(SmallMemoryTest, FinishTakesAllParts) {
   Reader reader = make_small_reader();
-  for (std::uint64_t i = 0; i < 1300; ++i) ASSERT_TRUE(write(0, i));
+  for (std::uint64_t i = 0; i < 21000; ++i) ASSERT_TRUE(write(0, i));
   ASSERT_TRUE(write(1, 5));
   reader.finish(got_.sink());
-  EXPECT_EQ(got_.items.size(), 1301u);
+  EXPECT_EQ(got_.items.size(), 21001u);
   EXPECT_TRUE(std::is_sorted(got_.items.begin(), got_.items.end(), [](auto& a, auto& b) { return a.ns < b.ns; }));
 }
 
@@ -498,7 +535,7 @@ TEST_F(SmallMemoryTest, RoomComesBeforeOrder) {
   RingWriter slow(area_, 1);
   ASSERT_TRUE(slow.claim(77));
   slow.stamp(kStart + 1);
-  for (std::uint64_t i = 0; i < 1000; ++i) ASSERT_TRUE(write(0, 10 + i));
+  for (std::uint64_t i = 0; i < 20000; ++i) ASSERT_TRUE(write(0, 10 + i));
   time_.now += kMillisecond;
   reader.poll(got_.sink());
   EXPECT_GT(got_.items.size(), 400u);
@@ -506,7 +543,7 @@ TEST_F(SmallMemoryTest, RoomComesBeforeOrder) {
   slow.commit();
   slow.give_back();
   reader.finish(got_.sink());
-  EXPECT_EQ(got_.items.size(), 1001u);
+  EXPECT_EQ(got_.items.size(), 20001u);
   EXPECT_EQ(reader.counts().order_breaks, 1u);
 }
 
