@@ -334,6 +334,14 @@ std::optional<std::string> CommandReader::read() {
   return line;
 }
 
+// The command line itself, as read() would make it.
+std::string as_given(const Words& arguments) {
+  std::string line = "uprobe-run";
+  for (std::size_t i = 1; i < arguments.size(); ++i)
+    if (arguments[i] != "--") line += " " + quoted(arguments[i]);
+  return line;
+}
+
 }  // namespace
 
 Result<std::string> translated_place(const std::string& text) {
@@ -346,7 +354,9 @@ Result<std::string> translated_place(const std::string& text) {
 }
 
 Error with_translation(Error error, const std::vector<std::string>& arguments, const IsProgram& is_program) {
-  if (auto better = CommandReader(arguments, is_program).read()) error.help = std::move(*better);
+  // A line that only repeats the user's would hide what to do.
+  const auto better = CommandReader(arguments, is_program).read();
+  if (better && *better != as_given(arguments)) error.help = *better;
   return error;
 }
 
