@@ -124,6 +124,7 @@ Result<std::vector<std::uint64_t>> DebugInfo::find_line(const std::string& file,
     return Error{.text = "'" + file + "' is ambiguous",
                  .help = "candidates: " + *sources.begin() + ", " + *std::next(sources.begin())};
   std::vector<std::uint64_t> addresses;
+  addresses.reserve(first.size());
   for (const auto& [instance, address] : first) addresses.push_back(after_prologue(address));
   std::sort(addresses.begin(), addresses.end());
   return addresses;

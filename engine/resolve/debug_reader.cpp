@@ -107,7 +107,7 @@ Confinement confinement_for(const elf::ElfFile& file) {
 
 }  // namespace
 
-Result<DebugReader> DebugReader::open(std::shared_ptr<const elf::ElfFile> file) {
+Result<DebugReader> DebugReader::open(const std::shared_ptr<const elf::ElfFile>& file) {
   const auto reader = std::make_shared<Reader>(*file);
   auto child =
       Confined::start(confinement_for(*file), [reader](std::string_view request) { return reader->answer(request); });

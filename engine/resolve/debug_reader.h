@@ -18,7 +18,7 @@ namespace uprobe {
 class DebugReader {
  public:
   // The file must outlive it.
-  static Result<DebugReader> open(std::shared_ptr<const elf::ElfFile> file);
+  static Result<DebugReader> open(const std::shared_ptr<const elf::ElfFile>& file);
 
   Result<std::vector<std::uint64_t>> find_line(const std::string& file, int line,
                                                const std::string& function = {}) const;

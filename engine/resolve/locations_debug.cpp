@@ -161,7 +161,8 @@ Status LocationResolver::find_variables(ProbeSpec& spec, const plan::Found& plac
         error.help = "did you mean '%" + argument.variable + "'?";
       if (const std::string modern = spec::modern_word(argument.variable); !modern.empty())
         error.help = "did you mean '" + modern + "'? With --style=2009 it is called '" + argument.variable + "'";
-      return at_column(spec, argument.symbol_column + std::max(error.column, 0), std::move(error));
+      const int column = argument.symbol_column + std::max(error.column, 0);
+      return at_column(spec, column, std::move(error));
     }
     argument.variable.clear();
   }

@@ -160,7 +160,7 @@ Status Attacher::take_all(const GivenUp& given_up, Taken& taken) {
 Status Attacher::attach_all(const GivenUp& given_up) {
   RETURN_IF_ERROR(look_ahead());
   Taken taken;
-  const Status begun = take_all(given_up, taken);
+  Status begun = take_all(given_up, taken);
   std::vector<pid_t> pids;
   for (const auto& process : taken.held) pids.push_back(process->pid());
   taken.held.clear();
@@ -180,7 +180,7 @@ Status Attacher::attach_first(const GivenUp& given_up) {
   }
   RETURN_IF_ERROR(targets_.make_area());
   RETURN_IF_ERROR(sockets_.open());
-  const Status begun = attach_all(given_up);
+  Status begun = attach_all(given_up);
   if (!begun) sockets_.close();
   return begun;
 }
@@ -223,7 +223,7 @@ Status Attacher::join_owner(const Error& occupied, const GivenUp& given_up) {
     if (owner == 0) owner = control::owner_of(pid);
   const Error again{.code = Code::refused, .text = occupied.text, .where = occupied.where, .retry = Retry::anew};
   if (owner == 0) return again;
-  const Status joined = client_tool_.join(owner, whom_.tell, given_up);
+  Status joined = client_tool_.join(owner, whom_.tell, given_up);
   if (joined) return joined;
   if (joined.error().code != Code::not_found) return about(targets_.attached().front(), joined.error());
   if (const auto elsewhere = reason_out_of_reach(owner)) return about(targets_.attached().front(), *elsewhere);
@@ -235,10 +235,10 @@ Status Attacher::attach_or_join(const GivenUp& given_up) {
   using namespace std::chrono_literals;
   constexpr auto kPatience = 10s;
   for (const auto begun = std::chrono::steady_clock::now();;) {
-    const Status first = attach_first(given_up);
+    Status first = attach_first(given_up);
     if (first || first.error().retry != Retry::join || searches() || !options_.has_socket) return first;
     forget_attempt();
-    const Status joined = join_owner(first.error(), given_up);
+    Status joined = join_owner(first.error(), given_up);
     if (joined || joined.error().retry != Retry::anew || std::chrono::steady_clock::now() - begun > kPatience)
       return joined;
     if (given_up()) return Error{.code = Code::killed, .text = "given up"};

@@ -91,7 +91,7 @@ Result<std::vector<std::uint16_t>> EventChanges::join(const std::vector<Probe>& 
   Status room = ok();
   Status joined = table_.alone([&]() -> Status {
     if (room = has_room(more); !room) return room;
-    const Status all = enter(more, client, entered);
+    Status all = enter(more, client, entered);
     recording_.know_events();
     return all;
   });
