@@ -121,7 +121,7 @@ Status Session::launch(const std::vector<std::string>& argv) {
                  .where = *program};
   State& s = *state_;
   RETURN_IF_ERROR(s.targets.open_agent());
-  const Status launched = s.launch(*program, argv);
+  Status launched = s.launch(*program, argv);
   if (!launched || s.targets.ended_early()) s.sockets.close();
   return launched;
 }

@@ -30,6 +30,12 @@ std::size_t skip_blanks(std::string_view line, std::size_t at) {
   return at;
 }
 
+// Without the blanks at its end, which a bracket that is not closed takes in.
+std::string_view trimmed(std::string_view word) {
+  while (!word.empty() && is_blank(word.back())) word.remove_suffix(1);
+  return word;
+}
+
 // The word at `at`, to the next blank outside of brackets. A '<' or '>' of an operator's name is no bracket.
 std::string_view word_at(std::string_view line, std::size_t at) {
   int depth = 0;
@@ -44,7 +50,7 @@ std::string_view word_at(std::string_view line, std::size_t at) {
     if (c == '(' || c == '<' || c == '[' || c == '{') ++depth;
     if ((c == ')' || c == ']' || c == '}' || c == '>') && !is_arrow && depth > 0) --depth;
   }
-  return line.substr(at, std::min(end, line.size()) - at);
+  return trimmed(line.substr(at, std::min(end, line.size()) - at));
 }
 
 bool is_argument(std::string_view word) {
@@ -66,8 +72,11 @@ Cut cut(std::string_view line) {
   Cut found{.begin = skip_blanks(line, 0), .end = line.size(), .rest = line.size()};
   if (found.begin < line.size() && (line[found.begin] == '\'' || line[found.begin] == '"')) {
     const std::size_t close = line.find(line[found.begin], found.begin + 1);
-    if (close != std::string_view::npos)
-      return {.begin = found.begin + 1, .end = close, .rest = skip_blanks(line, close + 1)};
+    const std::size_t begin = skip_blanks(line, found.begin + 1);
+    if (close != std::string_view::npos && begin < close)
+      return {.begin = begin,
+              .end = begin + trimmed(line.substr(begin, close - begin)).size(),
+              .rest = skip_blanks(line, close + 1)};
   }
   found.end = found.begin + word_at(line, found.begin).size();
   for (std::size_t at = skip_blanks(line, found.end); at < line.size();) {
@@ -79,6 +88,16 @@ Cut cut(std::string_view line) {
   }
   found.rest = skip_blanks(line, found.end);
   return found;
+}
+
+// Where a '(' stands that nothing closes; npos: nowhere.
+std::size_t open_parenthesis(std::string_view word) {
+  std::vector<std::size_t> open;
+  for (std::size_t i = 0; i < word.size(); ++i) {
+    if (word[i] == '(') open.push_back(i);
+    if (word[i] == ')' && !open.empty()) open.pop_back();
+  }
+  return open.empty() ? std::string_view::npos : open.front();
 }
 
 Command words_of(std::string_view line) {
@@ -140,8 +159,12 @@ bool starts_as_definition(std::string_view line) {
 Result<ProbeSpec> parse_bare_place(std::string_view line, const ParseOptions& options) {
   const Command command = words_of(line);
   if (command.size() - 2 > shared::kMaxArguments) return command.blame(2, 0, message::kTooManyArguments, E2BIG);
+  if (const std::size_t open = open_parenthesis(command.word(1)); open != std::string_view::npos)
+    return command.blame(1, open, message::kOpenParenthesis);
   auto spec = parse_words(command, options, false);
   if (!spec) return spec;
+  if (spec->place.names_object && std::any_of(spec->place.path.begin(), spec->place.path.end(), is_blank))
+    return command.blame(1, 0, message::kBlankInPath);
   spec->is_bare = true;
   spec->event = bare_event_name(spec->place, spec->place.symbol);
   spec->parameters = named_parameters(*spec, options);

@@ -40,7 +40,14 @@ spec::ParseOptions options(std::uint8_t choice) {
           .file_check = look_up};
 }
 
-void check(const spec::ProbeSpec& probe, const spec::ParseOptions& with) {
+// A place alone may have blanks in its name, and is listed by its offset: after it was found.
+spec::ProbeSpec found_if_bare(spec::ProbeSpec probe) {
+  if (probe.is_bare) probe.place.found = spec::FoundSymbol{.offset = 0x1000};
+  return probe;
+}
+
+void check(const spec::ProbeSpec& given, const spec::ParseOptions& with) {
+  const spec::ProbeSpec probe = found_if_bare(given);
   const std::string once = spec::listing(probe);
   const bool is_function = probe.style == spec::Style::function;
   const auto again = is_function ? spec::parse_function_event(once, with) : spec::parse_definition(once, with);
@@ -80,6 +87,7 @@ Result<std::vector<spec::ProbeSpec>> resolve(spec::ProbeSpec spec) {
 
 bool can_be_read_again(const spec::ProbeSpec& probe) {
   if (probe.style == spec::Style::function) return false;  // it is deleted by its name
+  if (probe.is_bare && !probe.place.found) return false;   // its name may have blanks
   return spec::is_identifier(probe.event) && spec::listing(probe).size() < spec::kMaxLine;
 }
 

@@ -78,6 +78,15 @@ TEST(BarePlace, NamesAsToolsPrintThem) {
   }
 }
 
+TEST(BarePlace, WhatNoDefinitionCouldSayIsRefused) {
+  EXPECT_EQ(read("f(x64 p"), "1: The parenthesis is not closed");
+  EXPECT_EQ(read("'/opt/a b/x:f'"), "1: A path with a blank is given by -x");
+}
+
+TEST(BarePlace, BlanksAroundAQuotedNameDoNotCount) {
+  EXPECT_EQ(read("' ns::f(int, char) ' %di"), "/bin/prog ns::f(int, char) [arg1=%di] = ns_f_int_char");
+}
+
 TEST(BarePlace, NamesOfArguments) {
   const auto names = [](std::string_view line) {
     const auto spec = parse_bare_place(line, options());
