@@ -50,7 +50,7 @@ class LoaderCase(harness.TestCase):
         if before:
             before()
         listed = self.write("list", "\n".join(definitions) + "\n")
-        seen = harness.run(harness.tracer("-o", self.path("trace"), "-b", "4M", "-i", listed, "--", *command), env=env)
+        seen = harness.run(harness.tracer("-v", "-o", self.path("trace"), "-b", "4M", "-i", listed, "--", *command), env=env)
         self.assertEqual((seen.stdout, seen.returncode), (alone.stdout, alone.returncode), seen.stderr)
         counts = {}
         for event, hits, rest in SUMMARY.findall(seen.stderr.decode()):

@@ -96,7 +96,7 @@ ENVIRONMENTS = [
     E("address space of 60 MB", [f"limit={AS}:{60 << 20}"], root=False, only=MUSL, doors=("around",)),
     E("address space of 60 MB, large buffers", [f"limit={AS}:{60 << 20}"], all_doors("address space"), root=False,
       only=CELLS, buffer="4M"),
-    E("data of 4 MB", [f"limit={DATA}:{4 << 20}"], {"tool": "run out", "preload": "run out"}, only=CELLS, root=False),
+    E("data of 4 MB", [f"limit={DATA}:{4 << 20}"], {"tool": "run out|does not fit into memory", "preload": "run out"}, only=CELLS, root=False),
     # limits
     E("4 descriptors", [f"limit={NOFILE}:4"], {"tool": "", "preload": ""}, root=False),
     E("8 descriptors, 64 at most", [f"limit={NOFILE}:8:64"], root=False),
