@@ -155,7 +155,7 @@ class Ours(Way):
             raise Failure(f"not all probes are by {self.tier}: {tiers}")
 
     def start(self, command, environment):
-        front = [TOOL, "--color=never", *self.options, "-i", self.listed, "-o", self.output, "--"]
+        front = [TOOL, "-v", "--color=never", *self.options, "-i", self.listed, "-o", self.output, "--"]
         return Run(front + command, environment, self.folder, traced=True)
 
     def count(self, run):

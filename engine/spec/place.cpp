@@ -95,14 +95,17 @@ Status PlaceParser::split_strict() {
 
 // The ':' between path and symbol: the last one that is not part of a "::" or inside of parentheses. None: npos.
 std::size_t PlaceParser::separator() const {
+  const auto closes_more = [](std::string_view text) {
+    return std::count(text.begin(), text.end(), ')') > std::count(text.begin(), text.end(), '(');
+  };
+  const bool has_pairs = !closes_more(word_);
   std::size_t at = word_.rfind(':');
   if (at != std::string_view::npos && at + 1 < word_.size() && is_digit(word_[at + 1])) return at;
   while (at != std::string_view::npos) {
     std::size_t first = at;
     while (first > 0 && word_[first - 1] == ':') --first;
     const bool is_tag = word_.substr(0, first).ends_with("[abi");
-    const std::string_view after = word_.substr(first);
-    const bool is_inside = std::count(after.begin(), after.end(), ')') > std::count(after.begin(), after.end(), '(');
+    const bool is_inside = has_pairs && closes_more(word_.substr(first));
     if ((at - first) % 2 == 0 && !is_tag && !is_inside) return first;
     at = first == 0 ? std::string_view::npos : word_.rfind(':', first - 1);
   }
