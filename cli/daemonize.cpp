@@ -180,8 +180,8 @@ void fall_silent() {
 
 // Yama lets a tool trace its descendants, and processes that name it: the program's children are neither.
 std::string restriction_on_children() {
-  const auto scope = read_file("/proc/sys/kernel/yama/ptrace_scope");
-  if (!scope || *scope == "0\n" || ::geteuid() == 0) return {};
+  const std::string scope = procfs::ptrace_scope();
+  if (scope.empty() || scope == "0" || ::geteuid() == 0) return {};
   return "kernel.yama.ptrace_scope is in force: libraries and programs that the program's children load are not probed";
 }
 

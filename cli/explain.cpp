@@ -62,6 +62,13 @@ std::string advice(const PlanReport& report) {
   return {};
 }
 
+// A name in a file may hold a newline: it must not become a line of its own.
+PlanReport escaped(PlanReport report) {
+  for (std::string* text : {&report.definition, &report.path, &report.symbol, &report.returns, &report.why})
+    *text = escape(*text);
+  return report;
+}
+
 std::string paragraph(const PlanReport& report) {
   const std::string event = event_of(report), fetches = fetches_of(report);
   if (report.tier == "refused") return event + " is refused: " + report.why + ".\n";
@@ -77,7 +84,7 @@ std::string paragraph(const PlanReport& report) {
 
 std::string render_explanation(const std::vector<PlanReport>& reports) {
   std::string text;
-  for (const PlanReport& report : reports) text += (text.empty() ? "" : "\n") + escape_lines(paragraph(report));
+  for (const PlanReport& report : reports) text += (text.empty() ? "" : "\n") + paragraph(escaped(report));
   return text;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cli/options.h"
+#include "cli/values.h"
 #include "engine/spec/bare.h"
 
 namespace uprobe::cli {
@@ -180,10 +181,6 @@ std::string quoted(const std::string& word) {
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
   return text + "'";
-}
-
-bool is_pid_list(const std::string& text) {
-  return !text.empty() && text.find_first_not_of("0123456789,") == std::string::npos;
 }
 
 // Reads a command line of any of the tools, word by word.

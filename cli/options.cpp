@@ -40,10 +40,6 @@ Status store(T& into, Result<U> value) {
   return ok();
 }
 
-bool is_pid_list(const std::string& text) {
-  return !text.empty() && text.find_first_not_of("0123456789,") == std::string::npos;
-}
-
 Status add_probe(Options& options, const std::string& text) {
   const auto value = translated_place(text);
   if (!value) return value.error();

@@ -130,6 +130,10 @@ Result<std::vector<int>> parse_pids(std::string_view text) {
   }
 }
 
+bool is_pid_list(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789,") == std::string_view::npos;
+}
+
 Result<plan::Tier> parse_tier(std::string_view text) {
   if (text == "auto") return plan::Tier::automatic;
   if (text == "jump") return plan::Tier::jump;

@@ -21,11 +21,15 @@ Result<std::chrono::nanoseconds> parse_duration(std::string_view text);
 
 // How many bytes of a string are shown.
 Result<std::uint32_t> parse_string_limit(std::string_view text);
+
 // "65536", "64K", "4M", "1G": a ring's size in bytes, kMinRingBytes..kMaxRingBytes.
 Result<std::uint64_t> parse_ring_size(std::string_view text);
 
 // "12", "12,34": process ids.
 Result<std::vector<int>> parse_pids(std::string_view text);
+
+// Whether nothing but digits and commas stand there.
+bool is_pid_list(std::string_view text);
 
 // "auto", "jump" or "int3".
 Result<plan::Tier> parse_tier(std::string_view text);

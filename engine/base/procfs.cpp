@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <climits>
+#include <utility>
 
 #include "engine/base/fd.h"
 
@@ -59,6 +60,22 @@ std::optional<pid_t> tracer_of(pid_t pid) {
   const auto status = read(pid, "status");
   if (!status) return std::nullopt;
   return static_cast<pid_t>(number(*status, "TracerPid"));
+}
+
+std::vector<std::string_view> foreign_namespaces(pid_t pid) {
+  static constexpr std::array<std::pair<const char*, std::string_view>, 3> kKinds = {
+      {{"mnt", "mount"}, {"pid", "PID"}, {"user", "user"}}};
+  std::vector<std::string_view> kinds;
+  for (const auto& [file, kind] : kKinds) {
+    const std::string theirs = link(path(pid, "ns/").append(file));
+    if (!theirs.empty() && theirs != link(std::string("/proc/self/ns/") + file)) kinds.push_back(kind);
+  }
+  return kinds;
+}
+
+std::string ptrace_scope() {
+  const auto scope = read_file("/proc/sys/kernel/yama/ptrace_scope");
+  return scope ? scope->substr(0, 1) : std::string();
 }
 
 }  // namespace uprobe::procfs

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/base/result.h"
 
@@ -38,5 +39,12 @@ long number(std::string_view status, std::string_view name);
 
 // The tracer of a process's first thread. 0: it has none; nothing: the process cannot be read, and may have one.
 std::optional<pid_t> tracer_of(pid_t pid);
+
+// The kinds of namespace ("mount", "PID", "user") in which a process is not together with this one. A kind that cannot be read of it
+// does not count.
+std::vector<std::string_view> foreign_namespaces(pid_t pid);
+
+// The digit of kernel.yama.ptrace_scope; empty: there is no Yama.
+std::string ptrace_scope();
 
 }  // namespace uprobe::procfs

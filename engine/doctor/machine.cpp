@@ -16,6 +16,7 @@
 #include "engine/base/fd.h"
 #include "engine/base/procfs.h"
 #include "engine/doctor/doctor.h"
+#include "engine/resolve/programs.h"
 
 namespace uprobe {
 namespace {
@@ -68,7 +69,7 @@ Finding starting() {
 }
 
 Finding attaching(const std::string& status) {
-  return judge_attaching({.yama_scope = setting("/proc/sys/kernel/yama/ptrace_scope").value_or(""),
+  return judge_attaching({.yama_scope = procfs::ptrace_scope(),
                           .is_root = ::geteuid() == 0,
                           .may_trace_all = has_capability(status, kSysPtrace)});
 }
@@ -100,23 +101,12 @@ Finding user_namespaces() {
           "users can make them; processes in another one are attached to by root only", ""};
 }
 
-bool is_on_path(const std::string& program) {
-  const char* path = std::getenv("PATH");
-  std::string rest = path == nullptr ? "" : path;
-  while (!rest.empty()) {
-    const std::string folder = rest.substr(0, rest.find(':'));
-    rest.erase(0, std::min(rest.size(), folder.size() + 1));
-    if (::access((folder + "/" + program).c_str(), X_OK) == 0) return true;
-  }
-  return false;
-}
-
 Finding debug_information() {
   std::error_code unread;
   if (std::filesystem::is_directory("/usr/lib/debug/.build-id", unread))
     return {Verdict::good, "debug information", "separate debug files are installed in /usr/lib/debug", ""};
-  const std::string advice = is_on_path("debuginfod-find") ? "debuginfod-find debuginfo FILE fetches a file's"
-                                                           : "install the -dbgsym packages of what is probed";
+  const std::string advice = find_program("debuginfod-find") ? "debuginfod-find debuginfo FILE fetches a file's"
+                                                             : "install the -dbgsym packages of what is probed";
   return {Verdict::limited, "debug information",
           "there are no separate debug files: lines and variables are known of programs built with -g only", advice};
 }

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "engine/attach/attach.h"
+#include "engine/base/process_paths.h"
 #include "engine/base/procfs.h"
 #include "engine/doctor/doctor.h"
 #include "engine/target/attachable.h"
@@ -28,26 +29,16 @@ Finding refusal(const std::string& subject, const Error& error) {
   return {Verdict::bad, subject, "cannot be attached to: " + error.text, error.help};
 }
 
-// Of the kinds that matter for the names and numbers that are shown.
-std::string foreign_namespaces(pid_t pid) {
-  std::string names;
-  for (const std::string kind : {"mnt", "pid", "user"}) {
-    const std::string theirs = procfs::link(procfs::path(pid, "ns/" + kind));
-    if (theirs.empty() || theirs == procfs::link("/proc/self/ns/" + kind)) continue;
-    names += (names.empty() ? "" : ", ") + std::string(kind == "mnt" ? "mount" : kind == "pid" ? "PID" : "user");
-  }
-  return names;
-}
-
 void add_peculiarities(pid_t pid, const std::string& subject, std::vector<Finding>& findings) {
-  constexpr std::string_view kDeleted = " (deleted)";
-  if (const std::string program = procfs::link(procfs::path(pid, "exe")); program.ends_with(kDeleted))
-    findings.push_back(
-        {Verdict::limited, subject,
-         "its program was replaced or removed after it started: " + program.substr(0, program.size() - kDeleted.size()),
-         "name the running file by its path under /proc/" + std::to_string(pid) + "/map_files"});
-  if (const std::string names = foreign_namespaces(pid); !names.empty())
-    findings.push_back({Verdict::good, subject, "is in other namespaces: " + names,
+  if (const ProcessProgram program = program_of(pid); program.is_replaced)
+    findings.push_back({Verdict::limited, subject,
+                        "its program was replaced or removed after it started: " + program.name,
+                        "name the running file by its path under /proc/" + std::to_string(pid) + "/map_files"});
+  std::string kinds;
+  for (const std::string_view kind : procfs::foreign_namespaces(pid))
+    kinds.append(kinds.empty() ? "" : ", ").append(kind);
+  if (!kinds.empty())
+    findings.push_back({Verdict::good, subject, "is in other namespaces: " + kinds,
                         "its files are those below /proc/" + std::to_string(pid) + "/root"});
 }
 

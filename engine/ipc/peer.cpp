@@ -89,12 +89,9 @@ Status check_namespaces(const Peer& peer) {
   // A process of this namespace has as many ids as the tool, and its last one is the id that the kernel reported.
   const bool is_near = !ids.empty() && ids.size() == ids_of(own).size() && ids.back() == peer.pid;
   if (!is_near) return Error{.code = Code::refused, .text = "the peer is in another PID namespace"};
-  for (const char* name : {"pid", "user"}) {
-    const std::string its = procfs::link(other + "/ns/" + name);
-    if (!its.empty() && its != procfs::link(own + "/ns/" + name))
-      return Error{.code = Code::refused,
-                   .text = std::string("the peer is in another ") + (*name == 'p' ? "PID" : "user") + " namespace"};
-  }
+  for (const std::string_view kind : procfs::foreign_namespaces(peer.pid))
+    if (kind != "mount")
+      return Error{.code = Code::refused, .text = "the peer is in another " + std::string(kind) + " namespace"};
   if (!peer.is_alive()) return Error{.code = Code::refused, .text = "the peer has ended"};
   return ok();
 }

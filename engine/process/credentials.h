@@ -15,7 +15,6 @@
 //
 // The credentials are those of the first thread. A thread that has changed only its own shares all memory with the other
 // threads, so it is not a domain of its own.
-// is no domain of its own.
 #pragma once
 
 #include <sys/types.h>

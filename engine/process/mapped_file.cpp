@@ -25,13 +25,13 @@ std::array<std::string, 3> names_of(pid_t pid, const target::Mapping& m) {
   return {procfs::path(pid, "root") + m.path, m.path, map_file(pid, m)};
 }
 
-std::optional<elf::Identity> identity_of(const std::string& name) {
+}  // namespace
+
+std::optional<elf::Identity> identity_of(const std::string& path) {
   struct stat status {};
-  if (::stat(name.c_str(), &status) != 0) return std::nullopt;
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
   return elf::Identity{status.st_dev, status.st_ino};
 }
-
-}  // namespace
 
 std::optional<elf::Identity> identity_behind(pid_t pid, const target::Mapping& m) {
   const auto names = names_of(pid, m);

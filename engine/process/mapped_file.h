@@ -10,6 +10,9 @@
 
 namespace uprobe::control {
 
+// By stat; nothing: there is no such file.
+std::optional<elf::Identity> identity_of(const std::string& path);
+
 // By stat: the device and inode in /proc/PID/maps are not stat's on every file system.
 std::optional<elf::Identity> identity_behind(pid_t pid, const target::Mapping& mapping);
 

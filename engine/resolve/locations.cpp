@@ -34,6 +34,12 @@ std::vector<elf::Symbol> functions_of(const spec::ProbeSpec& spec, const elf::El
   return spec.place.symbol.empty() ? std::vector<elf::Symbol>() : file.find_functions(spec.place.symbol);
 }
 
+// For the event's name: a bare place may give it demangled.
+std::string name_of_function(const spec::ProbeSpec& spec, const elf::ElfFile& file) {
+  const auto functions = spec.is_bare ? functions_of(spec, file) : std::vector<elf::Symbol>();
+  return functions.empty() ? spec.place.symbol : functions[0].name;
+}
+
 // Of several names of one function, the one that the user probably means: "free" of "__libc_free", "cfree" and "free".
 bool is_better_name(const elf::Symbol& a, const elf::Symbol& b) {
   const auto rank = [](const elf::Symbol& s) {
@@ -140,8 +146,9 @@ Result<LocationResolver::Specs> LocationResolver::operator()(ProbeSpec spec) {
     return expand(spec, *file, matching_functions(**file, spec.place.symbol), found.error().help);
   }
   RETURN_IF_ERROR(pass_prologue(spec, *found));
-  if (const auto functions = functions_of(spec, *found->file); !functions.empty())
-    set_place(spec, spec.place.symbol, functions[0].name, {found->offset, found->address, found->is_ifunc});
+  if (!spec.place.symbol.empty())
+    set_place(spec, spec.place.symbol, name_of_function(spec, *found->file),
+              {found->offset, found->address, found->is_ifunc});
   RETURN_IF_ERROR(find_data(spec, *found));
   return Specs{std::move(spec)};
 }

@@ -59,7 +59,7 @@ class LocationResolver {
   void note(std::string line);
   Status as_line_of_function(spec::ProbeSpec& spec);
   Status find_function(spec::ProbeSpec& spec);
-  std::vector<LoadedObject> objects_for(const spec::Place& place);
+  const std::vector<LoadedObject>& objects_for(const spec::Place& place);
   Error unknown_function(const spec::ProbeSpec& spec, const std::vector<LoadedObject>& objects);
   Result<Specs> expand(const spec::ProbeSpec& pattern, const File& file, const std::vector<elf::Symbol>& functions,
                        const std::string& help);
@@ -74,6 +74,7 @@ class LocationResolver {
   std::map<File, DebugReader> debug_;
   std::map<std::string, File> objects_;
   std::map<std::string, std::vector<LoadedObject>> orders_;  // by program
+  std::map<std::string, std::string> programs_;  // what is executed for a file: a script's interpreter, or itself
 };
 
 // Whether a symbol may be a pattern, if no function has it as its name.

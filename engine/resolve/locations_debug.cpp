@@ -90,13 +90,13 @@ Status LocationResolver::pass_prologue(ProbeSpec& spec, plan::Found& found) {
   const auto debug = debug_info(found.file);
   if (!debug) return refuse(debug.error());
   if (spec.is_return || spec.place.symbol.empty() || spec.place.offset != 0) return ok();
-  const auto behind = (*debug)->after_prologue(found.address);
-  if (!behind) return refuse(behind.error());
-  const auto offset = found.file->offset_of_address(*behind);
-  if (*behind == found.address || !offset) return ok();
-  moved_.push_back(spec.place.symbol + " is probed after its prologue, at +" + hex(*behind - found.address) +
+  const auto body = (*debug)->after_prologue(found.address);
+  if (!body) return refuse(body.error());
+  const auto offset = found.file->offset_of_address(*body);
+  if (*body == found.address || !offset) return ok();
+  moved_.push_back(spec.place.symbol + " is probed after its prologue, at +" + hex(*body - found.address) +
                    ", where its variables are");
-  found.address = *behind;
+  found.address = *body;
   found.offset = *offset;
   return ok();
 }

@@ -43,19 +43,21 @@ void look_at(spec::Place& place) {
 
 }  // namespace
 
-std::vector<LoadedObject> LocationResolver::objects_for(const spec::Place& place) {
-  if (place.program.empty()) return {};
-  const auto known = orders_.find(place.program);
-  if (known != orders_.end()) return known->second;
-  return orders_.emplace(place.program, load_order(place.program, files_)).first->second;
+const std::vector<LoadedObject>& LocationResolver::objects_for(const spec::Place& place) {
+  const auto [order, is_new] = orders_.try_emplace(place.program);
+  if (is_new && !place.program.empty()) order->second = load_order(place.program, files_);
+  return order->second;
 }
 
 // The program that is executed for a script, in its stead.
 std::string LocationResolver::without_script(const std::string& path) {
-  const auto interpreter = interpreter_of(path);
-  if (!interpreter) return path;
-  note("'" + path + "' is a script: its interpreter " + *interpreter + " is probed");
-  return *interpreter;
+  const auto [program, is_new] = programs_.try_emplace(path, path);
+  const auto interpreter = is_new ? interpreter_of(path) : std::nullopt;
+  if (interpreter) {
+    note("'" + path + "' is a script: its interpreter " + *interpreter + " is probed");
+    program->second = *interpreter;
+  }
+  return program->second;
 }
 
 // A running process keeps the file that it was started from.

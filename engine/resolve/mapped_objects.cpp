@@ -2,8 +2,6 @@
 // A process may have any mappings: its files are opened with the limits for files that a target names.
 #include "engine/resolve/mapped_objects.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <set>
 
@@ -17,12 +15,6 @@ namespace {
 
 constexpr std::size_t kMostObjects = 1024;
 constexpr std::string_view kDeleted = " (deleted)";
-
-std::optional<elf::Identity> identity_of(const std::string& path) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
-  return elf::Identity{status.st_dev, status.st_ino};
-}
 
 struct Mapped {
   LoadedObject object;
@@ -40,7 +32,7 @@ std::vector<Mapped> mapped_files(pid_t pid, const elf::Identity& program, plan::
     const auto identity = control::identity_behind(pid, mapping);
     if (!identity || !known.insert(*identity).second) continue;
     std::string path = mapping.path;
-    if (identity_of(path) != identity) {
+    if (control::identity_of(path) != identity) {
       auto name = control::name_behind(pid, mapping, *identity);
       if (!name) continue;
       path = name.take();

@@ -195,22 +195,14 @@ namespace {
 
 // Why a tool that traces the process has no socket here: it is in another namespace.
 std::optional<Error> reason_out_of_reach(pid_t owner) {
-  for (const std::string name : {"mnt", "pid", "user"}) {
-    std::error_code unread;
-    const auto its = std::filesystem::read_symlink(procfs::path(owner, "ns/") + name, unread);
-    const auto ours = std::filesystem::read_symlink("/proc/self/ns/" + name, unread);
-    if (unread || its == ours) continue;
-    const std::string number = std::to_string(control::known_as(owner));
-    return Error{.code = Code::refused,
-                 .text = "is traced by uprobe-run, process " + number +
-                         ", which cannot be joined from here: it is in another " +
-                         (name == "mnt"   ? "mount"
-                          : name == "pid" ? "PID"
-                                          : "user") +
-                         " namespace",
-                 .help = "end that one, or run this one there (nsenter -t " + number + " -a)"};
-  }
-  return std::nullopt;
+  const auto kinds = procfs::foreign_namespaces(owner);
+  if (kinds.empty()) return std::nullopt;
+  const std::string number = std::to_string(control::known_as(owner));
+  return Error{.code = Code::refused,
+               .text = "is traced by uprobe-run, process " + number +
+                       ", which cannot be joined from here: it is in another " + std::string(kinds.front()) +
+                       " namespace",
+               .help = "end that one, or run this one there (nsenter -t " + number + " -a)"};
 }
 
 }  // namespace

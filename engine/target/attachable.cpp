@@ -81,11 +81,6 @@ Status check_program(pid_t pid) {
   return head[EI_CLASS] == ELFCLASS32 ? Status(refused(pid, "is a 32-bit program")) : ok();
 }
 
-std::string yama_scope() {
-  const auto scope = read_file("/proc/sys/kernel/yama/ptrace_scope");
-  return scope && !scope->empty() ? scope->substr(0, 1) : std::string();
-}
-
 // No memory of its own: it never had any, or has given it back on its way out.
 Error without_memory(pid_t pid) {
   const auto stat = stat_of(pid);
@@ -151,7 +146,7 @@ Error explain_refusal(pid_t pid, int error) {
   if (error != EPERM && error != EACCES) return refused(pid, std::strerror(error));
   struct stat owner {};
   const bool is_ours = ::stat(procfs::path(pid).c_str(), &owner) == 0 && owner.st_uid == ::geteuid();
-  const std::string scope = yama_scope();
+  const std::string scope = procfs::ptrace_scope();
   if (scope == "3") return refused(pid, "ptrace is switched off (kernel.yama.ptrace_scope is 3)");
   if (scope == "2" && ::geteuid() != 0)
     return refused(pid, "only root may attach here (kernel.yama.ptrace_scope is 2)",

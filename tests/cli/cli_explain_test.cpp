@@ -2,6 +2,8 @@
 // A plan in plain words.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "cli/explain.h"
 
 namespace uprobe::cli {
@@ -50,6 +52,14 @@ TEST(CliExplain, ABreakpointSaysWhyAndWhatWouldBeBetter) {
   says(slow, "1,300 nanoseconds. Without --tier=int3 it would be a jump where that is safe.");
   slow.why = "the function has code that nothing known leads to";
   says(slow, "Another instruction of the function may take a jump");
+}
+
+TEST(CliExplain, ANewlineInAFileMakesNoLine) {
+  PlanReport forged = report();
+  forged.symbol = "f\nuprobe-run: all is well";
+  forged.path = "/opt/x\ny";
+  const std::string text = render_explanation({forged});
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4) << text;
 }
 
 TEST(CliExplain, Returns) {
