@@ -151,7 +151,7 @@ void arm(std::uint32_t index, std::uint64_t site, trace::Area& area, u8 session,
   std::memcpy(at + kPage / 2 - sizeof exit, &exit, sizeof exit);
   std::memcpy(at + kPage / 2, &head, sizeof head);
   std::memcpy(at + kPage / 2 + kThunkInSlot, code.data(), code.size());
-  put_jump(at + kPage / 2 + kCopyBehindThunk, site + 5);
+  put_jump(at + kPage / 2 + kCopyAfterThunk, site + 5);
   patch(site, thunk);
 }
 

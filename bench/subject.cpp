@@ -104,7 +104,7 @@ std::string site_definition(const std::string& target, const std::string& site, 
 namespace {
 
 // The number after the first `start` in it: "uprobe-run: uprobes/push /path:0x11a0: 1,234 hits, lost 5 (ring full)".
-std::optional<std::uint64_t> number_behind(const std::string& summary, const std::string& start) {
+std::optional<std::uint64_t> number_after(const std::string& summary, const std::string& start) {
   const std::size_t name = summary.find("uprobe-run: " + start);
   if (name == std::string::npos) return std::nullopt;
   const std::string line = summary.substr(name + 12, summary.find('\n', name) - name - 12);
@@ -119,10 +119,10 @@ std::optional<std::uint64_t> number_behind(const std::string& summary, const std
 }  // namespace
 
 std::optional<std::uint64_t> hits_in_summary(const std::string& summary, const std::string& event) {
-  return number_behind(summary, event.empty() ? "total: " : "uprobes/" + event + " ");
+  return number_after(summary, event.empty() ? "total: " : "uprobes/" + event + " ");
 }
 
-std::uint64_t lost_in_summary(const std::string& summary) { return number_behind(summary, "lost: ").value_or(0); }
+std::uint64_t lost_in_summary(const std::string& summary) { return number_after(summary, "lost: ").value_or(0); }
 
 bool is_armed_crowd(const std::string& summary, int count) {
   const std::string mark = ": 0 hits (never reached)\n";

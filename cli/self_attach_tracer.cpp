@@ -187,9 +187,9 @@ Summary Line::counts_of(const Session& session) const {
       ProbeSummary& line = summary.probes.emplace_back();
       line.name = probe.name, line.hits = probe.hits, line.lost_full = probe.lost, line.missed = probe.missed;
     }
-  auto behind = lost_to_reader_lag();
+  auto lag = lost_to_reader_lag();
   for (auto probe = summary.probes.rbegin(); probe != summary.probes.rend(); ++probe)
-    probe->lost_to_reader_lag = std::exchange(behind[probe->name], 0);
+    probe->lost_to_reader_lag = std::exchange(lag[probe->name], 0);
   return summary;
 }
 

@@ -137,7 +137,7 @@ Moved move_to_original(ProcessBlock& block, SignalFrame& frame, Arrival arrival)
   if (is_no_way_back(block, *point, mark, frame, arrival)) return arrival == Arrival::step ? Moved::within : Moved::no;
   frame.ip = point->address + static_cast<u64>(i64{mark.place});
   frame.sp += mark.pushed;
-  if (mark.behind_call != 0) hide_call_of_copy(frame);
+  if (mark.after_call != 0) hide_call_of_copy(frame);
   if (arrival == Arrival::signal && in_front) expect_repeat(block, frame);
   return Moved::to_original;
 }

@@ -45,7 +45,7 @@ u64 place_of(const AreaHeader* area, u32 event_index, u64 function, u64 slot) {
 }
 
 u64 seal_of(const Registers& registers, u64 address) {
-  u64 sum = mix(0, behind_stubs(address));
+  u64 sum = mix(0, past_stubs(address));
   for (const shared::Reg reg : shared::kKeptRegisters) sum = mix(sum, registers[reg]);
   return sum;
 }

@@ -59,12 +59,12 @@ u64 start_of_stack() {
 }
 
 // A hexadecimal number and the character after it.
-u64 hexadecimal(Characters& text, int& behind) {
+u64 hexadecimal(Characters& text, int& delimiter) {
   u64 value = 0;
-  for (behind = text.next();; behind = text.next()) {
-    const bool digit = behind >= '0' && behind <= '9', letter = behind >= 'a' && behind <= 'f';
+  for (delimiter = text.next();; delimiter = text.next()) {
+    const bool digit = delimiter >= '0' && delimiter <= '9', letter = delimiter >= 'a' && delimiter <= 'f';
     if (!digit && !letter) return value;
-    value = value << 4 | static_cast<u64>(digit ? behind - '0' : behind - 'a' + 10);
+    value = value << 4 | static_cast<u64>(digit ? delimiter - '0' : delimiter - 'a' + 10);
   }
 }
 
@@ -185,11 +185,11 @@ bool is_debugged() {
 bool own_path(char* path, u32 bytes) {
   Characters text("/proc/self/maps");
   const u64 here = as_word(uprobe_trap_entry);
-  for (int behind = 0; behind != -1;) {
-    const u64 begin = hexadecimal(text, behind);
-    const u64 end = hexadecimal(text, behind);
+  for (int delimiter = 0; delimiter != -1;) {
+    const u64 begin = hexadecimal(text, delimiter);
+    const u64 end = hexadecimal(text, delimiter);
     if (here >= begin && here < end) return path_in_line(text, path, bytes);
-    while (behind != '\n' && behind != -1) behind = text.next();
+    while (delimiter != '\n' && delimiter != -1) delimiter = text.next();
   }
   return false;
 }

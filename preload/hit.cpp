@@ -51,12 +51,12 @@ inline Leaves feed(Hit& hit, ConsumerKind kind) {
 // The instruction at the point is a return, leads to one, or is a jump to a function that returns in its stead: sets the
 // registers to those after the return. False: the stack cannot be read, so no return will happen; the program's next step is
 // the load that faults here.
-bool step_behind_return(Hit& hit, const Leaves& leaves) {
+bool step_after_return(Hit& hit, const Leaves& leaves) {
   Registers& registers = *hit.registers;
   const u64 sp = registers[shared::Reg::sp];
   u64 address = 0;
   if (!uprobe_peek8(sp + leaves.lead, &address)) return false;
-  registers[shared::Reg::ip] = behind_stubs(address);  // after a tail call it may be a stub's
+  registers[shared::Reg::ip] = past_stubs(address);  // after a tail call it may be a stub's
   for (u32 i = 0; leaves.restored != 0 && i < sizeof shared::kKeptRegisters; ++i) {
     const u32 word = shared::restored_at(leaves.restored, i);
     if (word != 0 && !uprobe_peek8(sp + 8 * (word - 1), &registers[shared::kKeptRegisters[i]])) return false;
@@ -73,7 +73,7 @@ void handle_hit(Hit& hit) {
   hit.noted = &noted;
   for (ConsumerKind kind = ConsumerKind::entry;; kind = ConsumerKind::exit) {
     const Leaves leaves = feed(hit, kind);
-    if (kind == ConsumerKind::exit || leaves.moves == 0 || !step_behind_return(hit, leaves)) return;
+    if (kind == ConsumerKind::exit || leaves.moves == 0 || !step_after_return(hit, leaves)) return;
   }
 }
 

@@ -29,7 +29,7 @@ class Builder {
   bool inside(u32 offset, u64 bytes) const { return offset + bytes <= fixed_; }
   void store_value(const Insn& insn);
   void copy_memory(const Insn& insn);
-  void lead_behind_stubs(const Insn& insn);
+  void lead_past_stubs(const Insn& insn);
   void store_memory(const Insn& insn);
   u32 room_for_strings(u32 later) const;
   u32 fitting(const Insn& insn, u32 bytes);
@@ -82,13 +82,13 @@ UPROBE_IN_SECTION void Builder::store_value(const Insn& insn) {
 }
 
 // A stub's address must not show: the return address replaces it.
-UPROBE_IN_SECTION void Builder::lead_behind_stubs(const Insn& insn) {
+UPROBE_IN_SECTION void Builder::lead_past_stubs(const Insn& insn) {
   if (!shared::is_of_words(insn)) return;
   for (u32 i = 0; i < insn.count; i += 8) {
     u64 word = 0;
     __builtin_memcpy(&word, payload_.at + insn.offset + i, 8);
     if (!is_in_stub(word)) continue;
-    word = behind_stubs(word);
+    word = past_stubs(word);
     __builtin_memcpy(payload_.at + insn.offset + i, &word, 8);
   }
 }
@@ -96,7 +96,7 @@ UPROBE_IN_SECTION void Builder::lead_behind_stubs(const Insn& insn) {
 UPROBE_IN_SECTION void Builder::store_memory(const Insn& insn) {
   if (!inside(insn.offset, insn.count)) return;
   copy_memory(insn);
-  lead_behind_stubs(insn);
+  lead_past_stubs(insn);
 }
 
 UPROBE_IN_SECTION void Builder::copy_memory(const Insn& insn) {
@@ -106,8 +106,8 @@ UPROBE_IN_SECTION void Builder::copy_memory(const Insn& insn) {
   u8* const to = payload_.at + insn.offset;
   u32 done = reader.copy(to, from, insn.count);
   while (insn.size != 0 && done < insn.count && reader.may_fault) {
-    const u64 behind_page = ((from + done) | (kPageBytes - 1)) + 1 - from;
-    const u64 next = (behind_page + insn.size - 1) / insn.size * insn.size;
+    const u64 after_page = ((from + done) | (kPageBytes - 1)) + 1 - from;
+    const u64 next = (after_page + insn.size - 1) / insn.size * insn.size;
     if (next >= insn.count) return;
     done = static_cast<u32>(next) + reader.copy(to + next, from + next, insn.count - static_cast<u32>(next));
   }
@@ -281,7 +281,7 @@ UPROBE_IN_SECTION void Builder::run(const Insn& insn) {
       value_ = 0, fault_ = false, object_ = 0;
       break;
     case Op::load_register:
-      value_ = insn.size < shared::kRegCount ? behind_stubs(hit_.registers->value[insn.size]) : 0;
+      value_ = insn.size < shared::kRegCount ? past_stubs(hit_.registers->value[insn.size]) : 0;
       break;
     case Op::load_constant:
       value_ = insn.immediate;
@@ -297,7 +297,7 @@ UPROBE_IN_SECTION void Builder::run(const Insn& insn) {
       break;
     case Op::dereference:
       if (!fault_ && !reader_.load8(value_ + insn.immediate, value_)) value_ = 0, fault_ = true;
-      value_ = behind_stubs(value_);
+      value_ = past_stubs(value_);
       break;
     case Op::add:
       value_ += insn.immediate;

@@ -152,8 +152,8 @@ void free_slot(Mailbox& box, MailSlot& slot) {
 // Later than any number in the slot: an answer to an earlier request is then not taken for one to this.
 u32 fresh_number(const MailSlot& slot) {
   const u32 asked = shared::number_of(load(slot.asked.word)), answered = shared::number_of(load(slot.answered.word));
-  const bool is_behind = shared::number_behind(answered, ~asked + 1) < shared::number_behind(0, 1u << 27);
-  return shared::number_behind(is_behind ? answered : asked, 2);
+  const bool is_after = shared::number_after(answered, ~asked + 1) < shared::number_after(0, 1u << 27);
+  return shared::number_after(is_after ? answered : asked, 2);
 }
 
 // ---- the conversation
@@ -205,7 +205,7 @@ u64 execute(const MailSlot& slot) {
 // Gives up, unless the tool finishes at this very moment: then true.
 bool abandon(MailSlot& slot, u32 number) {
   say(slot.asked, shared::turn(number, MailState::abandoned));
-  const bool is_done = hear(slot.answered) == shared::turn(shared::number_behind(number, 1), MailState::done);
+  const bool is_done = hear(slot.answered) == shared::turn(shared::number_after(number, 1), MailState::done);
   say(slot.asked, shared::turn(number, is_done ? MailState::accepted : MailState::left));
   return is_done;
 }
@@ -216,12 +216,12 @@ bool converse_until(const Line& line, const Mailbox* box, MailSlot& slot, u32 nu
   const u32 first = number;
   Silence silence(line);
   for (;;) {
-    const u32 wake_value = load(*line.wake), next = shared::number_behind(number, 1), heard = hear(slot.answered);
+    const u32 wake_value = load(*line.wake), next = shared::number_after(number, 1), heard = hear(slot.answered);
     if (heard == shared::turn(next, MailState::done))
       return say(slot.asked, shared::turn(number, MailState::accepted)), true;
     if (heard == shared::turn(next, MailState::command)) {
       slot.result = execute(slot);
-      say(slot.asked, shared::turn(number = shared::number_behind(next, 1), MailState::result));
+      say(slot.asked, shared::turn(number = shared::number_after(next, 1), MailState::result));
       ring(line);
       silence.has_heard();
       continue;

@@ -122,9 +122,9 @@ bool is_error(long result) { return result < 0 && result > -4096; }
 
 // Compares all fifteen bytes by two loads at each hit; a loop over the bytes would take eight.
 bool is_untouched(const Reader& reader, const Point& point, const shared::Undo& undo) {
-  constexpr u32 kLast = shared::kMostBehind - 8;
+  constexpr u32 kLast = shared::kMostFollowing - 8;
   u64 now[2], then[2];
-  if (point.behind_bytes != shared::kMostBehind) return false;
+  if (point.following_bytes != shared::kMostFollowing) return false;
   if (!reader.load8(point.address + 1, now[0]) || !reader.load8(point.address + 1 + kLast, now[1])) return false;
   __builtin_memcpy(&then[0], undo.original + 1, 8);
   __builtin_memcpy(&then[1], undo.original + 1 + kLast, 8);
@@ -171,13 +171,13 @@ bool protect_pages(ProcessBlock& block, const SignalFrame& frame, long& result) 
 }
 
 Code code_at(ProcessBlock& block, const Point& point, const SignalFrame& frame) {
-  u8 behind[shared::kMostBehind];
+  u8 after[shared::kMostFollowing];
   const shared::Undo& undo = undo_of(block, point);
   const Reader reader{(frame.mask & shared::kOurSignals) == 0};
   if (point.state == static_cast<u32>(shared::PointState::unmapped)) return Code::foreign;
   if (is_untouched(reader, point, undo)) return Code::ours;
-  if (reader.copy(behind, point.address + 1, point.behind_bytes) < point.behind_bytes) return Code::ours;
-  if (shared::is_as_before(point, undo, behind)) return Code::ours;
+  if (reader.copy(after, point.address + 1, point.following_bytes) < point.following_bytes) return Code::ours;
+  if (shared::is_as_before(point, undo, after)) return Code::ours;
   const u64 page = point.address >> kPageBits;
   show_to_tool(block, frame, {page, page + 1}, shared::MailKind::code_mapped);
   const u32 now = __atomic_load_n(&point.state, __ATOMIC_ACQUIRE);

@@ -97,7 +97,7 @@ inline void record(RecordBuilder& builder, u32 event_index) {
   begin_switched(builder);
   record(builder, event_index);
   addends.found ? add_up(addends) : count_unseen(builder.area, *builder.event);
-  if (builder.behind != 0) run_post_triggers(builder);
+  if (builder.post_trigger != 0) run_post_triggers(builder);
 }
 
 // For a session in which events can be off. Not inlined: only such a session needs the stack for it.
@@ -107,7 +107,7 @@ inline void record(RecordBuilder& builder, u32 event_index) {
   if ((event.flags & shared::kEventCounts) != 0) return record_counted(builder, event_index);
   if (!begin_switched(builder)) return count(builder.counts->disabled);
   record(builder, event_index);
-  if (builder.behind != 0) run_post_triggers(builder);
+  if (builder.post_trigger != 0) run_post_triggers(builder);
 }
 
 }  // namespace

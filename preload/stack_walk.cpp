@@ -29,7 +29,7 @@ UPROBE_IN_SECTION u32 copy_stack(const Hit& hit, u64 from, u8* to, u32 limit) {
   auto* const words = reinterpret_cast<u64*>(to);
   const u64 count = hit.may_fault ? uprobe_peek_words(from, words, limit / 8) : 0;
   if ((hit.block->flags & shared::kBlockHasStubs) != 0)
-    for (u64 i = 0; i < count; ++i) words[i] = behind_stubs(words[i]);
+    for (u64 i = 0; i < count; ++i) words[i] = past_stubs(words[i]);
   return static_cast<u32>(8 * count);
 }
 
@@ -42,7 +42,7 @@ UPROBE_IN_SECTION u32 walk_stack(const Hit& hit, const Event& event, u64* frames
   u32 count = 0;
   const auto add = [&](u64 address, u64 place) __attribute__((always_inline)) {
     if (places != nullptr) places[count] = place;
-    frames[count++] = behind_stubs(address);
+    frames[count++] = past_stubs(address);
   };
   add(registers[shared::Reg::ip], 0);
   if ((event.flags & shared::kEventAtEntry) != 0 && count < most && reader.load8(low, next) && next != 0)

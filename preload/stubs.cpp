@@ -96,7 +96,7 @@ bool original_before(const ProcessBlock& block, u64 address, u8 (&bytes)[kLonges
   return true;
 }
 
-bool is_behind_call(const ProcessBlock& block, u64 address) {
+bool is_after_call(const ProcessBlock& block, u64 address) {
   u8 bytes[kLongestCall];
   return original_before(block, address, bytes) && shared::ends_with_call(bytes);
 }
@@ -111,7 +111,7 @@ bool is_known_return_path(u64 address) {
 bool describe(const ProcessBlock& block, const Point& point, u64 address, ReturnSlot& slot) {
   slot = {address, point.copy, address, index_of(block, point), 0};
   if (!is_in_stub(address))
-    return (is_behind_call(block, address) && may_return_by_stub(block, address)) || is_known_return_path(address);
+    return (is_after_call(block, address) && may_return_by_stub(block, address)) || is_known_return_path(address);
   while (is_in_stub(address)) {
     const ReturnSlot& below = uprobe_return_slots[number_of(address)];
     if (offset_in_stub(address) != kStubReturns || below.body == 0) return false;

@@ -24,7 +24,7 @@ inline bool is_in_stub(u64 address) {
 
 // The program's return address for one in a stub; any other stays. The word may lie in a ring, where others write: each word is
 // read once.
-inline u64 behind_stubs(u64 address) {
+inline u64 past_stubs(u64 address) {
   asm("" : "+r"(address));
   if (!is_in_stub(address)) return address;
   const u64 number = (address - reinterpret_cast<u64>(uprobe_return_stubs)) / shared::kStubUnit;

@@ -43,7 +43,7 @@ const BodyHead* body_around(const ProcessBlock& block, u64 ip) {
 
 // The slot of the hit that a frame belongs to.
 const SlotHead& slot_of(const TrampolineFrame& kept) {
-  return *reinterpret_cast<const SlotHead*>(kept.copy - shared::kCopyBehindThunk);
+  return *reinterpret_cast<const SlotHead*>(kept.copy - shared::kCopyAfterThunk);
 }
 
 Jump leave_body(SignalFrame& frame, const BodyHead& body) {

@@ -78,7 +78,7 @@ bool pop_trap_flag(const ProcessBlock& block, const Point& point, SignalFrame& f
   return true;
 }
 
-bool is_behind_clone(const Point& point) {
+bool is_after_clone(const Point& point) {
   return point.role >= static_cast<u32>(shared::PointRole::clone_return) &&
          point.role <= static_cast<u32>(shared::PointRole::fork_return);
 }
@@ -94,7 +94,7 @@ void hit_point(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   }
   if (point.role == static_cast<u32>(shared::PointRole::system_call) && make_call(block, point, frame)) return;
   if (point.role == static_cast<u32>(shared::PointRole::open_call) && make_open(block, point, frame)) return;
-  if (is_behind_clone(point)) leave_clone(block, point, frame);
+  if (is_after_clone(point)) leave_clone(block, point, frame);
   if (point.role == static_cast<u32>(shared::PointRole::find_object) && find_object(block, frame)) return;
   if (point.role == static_cast<u32>(shared::PointRole::iterate_objects) && iterate_objects(point, frame)) return;
   if (point.role == static_cast<u32>(shared::PointRole::probe) && pop_trap_flag(block, point, frame)) return;

@@ -81,8 +81,8 @@ UPROBE_IN_SECTION Triggers triggers_of(AreaHeader* area, const Event& event) {
   for (u32 i = 0; i < all.count; ++i) {
     const auto kind = static_cast<TriggerKind>(all.first[i].kind);
     if (!shared::turns_switch(kind) || !holds(builder, payload, all.first[i])) continue;
-    if (shared::acts_behind(kind))
-      builder.behind = i + 1;
+    if (shared::acts_after(kind))
+      builder.post_trigger = i + 1;
     else
       turn(area, all.first[i], all.left[i]);
   }
@@ -104,7 +104,7 @@ UPROBE_IN_SECTION Triggers triggers_of(AreaHeader* area, const Event& event) {
 
 [[gnu::noinline]] void run_post_triggers(const RecordBuilder& builder) {
   const Triggers all = triggers_of(builder.area, *builder.event);
-  if (builder.behind <= all.count) turn(builder.area, all.first[builder.behind - 1], all.left[builder.behind - 1]);
+  if (builder.post_trigger <= all.count) turn(builder.area, all.first[builder.post_trigger - 1], all.left[builder.post_trigger - 1]);
 }
 
 }  // namespace uprobe::agent

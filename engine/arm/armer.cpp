@@ -15,9 +15,9 @@
 
 namespace uprobe::control {
 
-std::optional<FileVersion> file_behind(pid_t pid, const target::Mapping& m) {
-  const auto identity = identity_behind(pid, m);
-  const auto name = identity ? name_behind(pid, m, *identity) : Result<std::string>(Error{});
+std::optional<FileVersion> mapped_version(pid_t pid, const target::Mapping& m) {
+  const auto identity = mapped_identity(pid, m);
+  const auto name = identity ? mapped_name(pid, m, *identity) : Result<std::string>(Error{});
   return name ? version_of(*name) : std::nullopt;
 }
 
@@ -48,7 +48,7 @@ bool Armer::follows_returns(Work& work) {
   const auto brings_them = [&](const target::Mapping& m) {
     if (!work.is_armable(m)) return false;
     if (m.path.find(arch::kLoaderName) != std::string::npos) return true;
-    const auto version = file_behind(work.target.pid(), m);
+    const auto version = mapped_version(work.target.pid(), m);
     return version && own_.in(work.target, m, *version).has_signal_return;
   };
   if (!work.follows_returns) work.follows_returns = std::any_of(work.maps.begin(), work.maps.end(), brings_them);
@@ -59,7 +59,7 @@ bool Armer::follows_returns(Work& work) {
 // objects.
 bool Armer::finds_stubs(Work& work) {
   const auto has_point = [&](const target::Mapping& m) {
-    const auto version = work.is_armable(m) ? file_behind(work.target.pid(), m) : std::nullopt;
+    const auto version = work.is_armable(m) ? mapped_version(work.target.pid(), m) : std::nullopt;
     return version && own_.in(work.target, m, *version).finds_objects;
   };
   if (!work.finds_stubs)
@@ -93,7 +93,7 @@ void Armer::look_ahead(target::Target& target) {
   const auto maps = target.maps();
   if (!maps) return;
   for (const target::Mapping& m : *maps) {
-    const auto version = can_be_armed(m) ? file_behind(target.pid(), m) : std::nullopt;
+    const auto version = can_be_armed(m) ? mapped_version(target.pid(), m) : std::nullopt;
     if (!version) continue;
     static_cast<void>(own_.in(target, m, *version));
     for (const FilePoints& file : probes_.files())
@@ -104,7 +104,7 @@ void Armer::look_ahead(target::Target& target) {
 
 // Internal points first, because a probe's breakpoint needs signals in order.
 Status Armer::arm_mapping(Work& work, const target::Mapping& m) {
-  const auto version = file_behind(work.target.pid(), m);
+  const auto version = mapped_version(work.target.pid(), m);
   if (!version) return ok();
   const FilePoints& own = own_.in(work.target, m, *version);
   const auto probed = std::find_if(probes_.files().begin(), probes_.files().end(), [&](const FilePoints& file) {
@@ -128,7 +128,7 @@ Status Armer::arm_mapping(Work& work, const target::Mapping& m) {
 
 // Arms the functions that IFUNCs have chosen since the mapping was looked at.
 Status Armer::arm_choices(Work& work, const target::Mapping& m) {
-  const auto version = file_behind(work.target.pid(), m);
+  const auto version = mapped_version(work.target.pid(), m);
   for (const FilePoints& file : probes_.files()) {
     if (!version || file.file->identity() != version->identity || has_changed(file, *version)) continue;
     work.begin_file();
@@ -252,9 +252,9 @@ namespace {
 bool has_its_code(target::Target& target, const Block& block, std::uint32_t index, const target::Mapping& m) {
   const shared::Point& point = block.points()[index];
   const shared::Undo& undo = block.undo()[index];
-  std::uint8_t behind[shared::kMostBehind] = {};
+  std::uint8_t after[shared::kMostFollowing] = {};
   if (m.shared || !has_armed_text(target, block, point)) return false;
-  return target.read(Addr{point.address + 1}, behind, point.behind_bytes) && shared::is_as_before(point, undo, behind);
+  return target.read(Addr{point.address + 1}, after, point.following_bytes) && shared::is_as_before(point, undo, after);
 }
 
 // Whether a mapping is part of one that was looked at before, with the same file at the same place.
@@ -276,7 +276,7 @@ Status Armer::retire(Work& work, const Changed& range) {
     const target::Mapping* m = target::mapping_at(work.maps, Addr{point.address});
     if (m != nullptr && known_at(work.untouched, m->begin) != nullptr) continue;
     if (m != nullptr && was_there(work.before, *m) && has_armed_text(work.target, work.block, point)) {
-      RETURN_IF_ERROR(look_behind(work, i));
+      RETURN_IF_ERROR(look_at_following(work, i));
       work.looked_at[m->begin] = {m->begin, m->end, m->offset, m->device, m->inode, {}, false};
       continue;
     }

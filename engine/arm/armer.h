@@ -114,7 +114,7 @@ class Armer {
                                  const plan::FileJumps* jumps, std::string& why);
   Status join(Work& work, const PlannedPoint& point, std::uint32_t known);
   bool join_pending(Work& work, PlannedPoint& point, const target::Mapping& mapping);
-  Status look_behind(Work& work, std::uint32_t point);
+  Status look_at_following(Work& work, std::uint32_t point);
   Status make_breakpoints(target::Target& target, Block& block, const Changed& reach,
                           std::span<const std::uint32_t> jumps);
   Status strip(target::Target& target, Block& block, const StaysFn& stays);

@@ -17,7 +17,7 @@
 namespace uprobe::control {
 
 // The mapped file as stat sees it: the device and inode in /proc/PID/maps are not stat's on every file system.
-std::optional<FileVersion> file_behind(pid_t pid, const target::Mapping& m);
+std::optional<FileVersion> mapped_version(pid_t pid, const target::Mapping& m);
 
 // Whether it is another file, or has changed since it was read.
 bool has_changed(const FilePoints& file, const FileVersion& now);

@@ -48,19 +48,19 @@ void add_events(plan::SparseSet& to, const Armer::Work& work, const PlannedPoint
 }
 
 // The file's bytes after the first byte of an instruction at an offset, up to the end of the mapping.
-std::vector<std::uint8_t> bytes_behind(const elf::ElfFile& from, std::uint64_t offset, const target::Mapping& m) {
+std::vector<std::uint8_t> bytes_following(const elf::ElfFile& from, std::uint64_t offset, const target::Mapping& m) {
   const auto file = from.bytes();
   const std::uint64_t first = offset + 1, mapped = m.offset + (m.end - m.begin);
-  const std::uint64_t last = std::min({first + shared::kMostBehind, mapped, std::uint64_t{file.size()}});
+  const std::uint64_t last = std::min({first + shared::kMostFollowing, mapped, std::uint64_t{file.size()}});
   return first < last ? std::vector<std::uint8_t>(file.begin() + static_cast<std::ptrdiff_t>(first),
                                                   file.begin() + static_cast<std::ptrdiff_t>(last))
                       : std::vector<std::uint8_t>();
 }
 
-bool is_changed(const shared::Point& point, const shared::Undo& undo, const std::uint8_t* behind) {
+bool is_changed(const shared::Point& point, const shared::Undo& undo, const std::uint8_t* after) {
   const shared::ArmedText armed = shared::armed_text(point);
-  for (unsigned i = 0; i + 1 < point.insn_bytes && i < point.behind_bytes; ++i)
-    if (i + 1 >= armed.length && behind[i] != undo.original[i + 1] && behind[i] != kBreakpoint) return true;
+  for (unsigned i = 0; i + 1 < point.insn_bytes && i < point.following_bytes; ++i)
+    if (i + 1 >= armed.length && after[i] != undo.original[i + 1] && after[i] != kBreakpoint) return true;
   return false;
 }
 
@@ -72,9 +72,9 @@ bool has_file_bytes(TextView& text, Addr address, std::span<const std::uint8_t> 
 }
 
 // Bit i: the byte at address + i + 1 is, or was, part of a jump in the process.
-std::uint16_t jumps_behind(const Block& block, Addr address) {
+std::uint16_t jumps_after(const Block& block, Addr address) {
   std::uint16_t bits = 0;
-  for (const std::uint32_t i : block.points_in(address + 1, address + 1 + shared::kMostBehind)) {
+  for (const std::uint32_t i : block.points_in(address + 1, address + 1 + shared::kMostFollowing)) {
     const shared::Point& jump = block.points()[i];
     for (std::uint64_t byte = 0; byte < jump.jump_bytes; ++byte)
       bits = static_cast<std::uint16_t>(bits | 1u << (jump.address + byte - address.value - 1));
@@ -99,9 +99,9 @@ std::unique_ptr<Pending> prefix_window_of(const Pending& place, const plan::File
   prefix_window->point.address = place.point.address - window.prefix_window;
   prefix_window->point.file_bias = place.point.file_bias;
   prefix_window->point.insn.assign(code.begin(), code.begin() + first.length);
-  prefix_window->point.behind =
-      bytes_behind(*place.planned->site.file, place.planned->site.offset - window.prefix_window, m);
-  prefix_window->point.behind_varies = jumps.changed_behind(window.begin());
+  prefix_window->point.following =
+      bytes_following(*place.planned->site.file, place.planned->site.offset - window.prefix_window, m);
+  prefix_window->point.following_varies = jumps.changed_after(window.begin());
   prefix_window->known = block.find(prefix_window->point.address);
   return prefix_window;
 }
@@ -150,18 +150,18 @@ void Armer::refuse(Work& work, const PlannedPoint& point, const std::string& why
 
 // The process has found that the bytes after a probed instruction have changed. They are noted as they are now. If the program
 // has changed the instruction itself, the point is disarmed.
-Status Armer::look_behind(Work& work, std::uint32_t place) {
+Status Armer::look_at_following(Work& work, std::uint32_t place) {
   const std::uint32_t index = work.block.leads_to(place);
   const shared::Point& point = work.block.points()[index];
   const shared::Undo& undo = work.block.undo()[index];
   const Addr address{point.address};
-  std::uint8_t behind[shared::kMostBehind] = {};
+  std::uint8_t after[shared::kMostFollowing] = {};
   if (address < work.range.begin || work.range.end <= address) return ok();
-  if (!work.target.read(address + 1, behind, point.behind_bytes) || shared::is_as_before(point, undo, behind))
+  if (!work.target.read(address + 1, after, point.following_bytes) || shared::is_as_before(point, undo, after))
     return ok();
   RETURN_IF_ERROR(work.change());
-  if (!is_changed(point, undo, behind))
-    return work.block.set_behind(work.target, index, {behind, behind + point.behind_bytes});
+  if (!is_changed(point, undo, after))
+    return work.block.set_following(work.target, index, {after, after + point.following_bytes});
   report_.notes.insert("the program has changed probed code at " + hex(address.value) + ": it is not probed any more");
   return take_out(work.target, point, undo) ? work.block.set_state(work.target, index, shared::PointState::disarmed)
                                             : ok();
@@ -200,7 +200,7 @@ const plan::Window* Armer::window_for(Work& work, const Pending& pending, const 
 
 Status Armer::join(Work& work, const PlannedPoint& point, std::uint32_t known) {
   work.stands(work.block.points()[known]);
-  RETURN_IF_ERROR(look_behind(work, known));
+  RETURN_IF_ERROR(look_at_following(work, known));
   add_events(report_.armed_events, work, point);
   add_events(shared::is_armed_jump(work.block.points()[known]) ? report_.jumps : report_.breakpoints, work, point);
   if (work.block.has(known, consumers_of(work, point))) return ok();
@@ -251,9 +251,9 @@ Status Armer::consider(Work& work, const PlannedPoint& given, const target::Mapp
   pending.point.file_bias = address.value - point.site.offset;
   pending.point.role = point.role;
   pending.point.insn = point.site.insn;
-  pending.point.behind = bytes_behind(*point.site.file, point.site.offset, m);
-  pending.point.behind_varies = jumps != nullptr ? jumps->changed_behind(point.site.address) : std::uint16_t{0};
-  if (work.is_live) pending.point.behind_varies = jumps_behind(work.block, address);
+  pending.point.following = bytes_following(*point.site.file, point.site.offset, m);
+  pending.point.following_varies = jumps != nullptr ? jumps->changed_after(point.site.address) : std::uint16_t{0};
+  if (work.is_live) pending.point.following_varies = jumps_after(work.block, address);
   std::string why;
   const plan::Window* window = window_for(work, pending, m, jumps, why);
   if (window == nullptr && options_.tier == plan::Tier::jump && !point.consumers.empty()) {

@@ -201,7 +201,7 @@ std::vector<CodeRange> Armer::ranges_of(Barring& barring, BarredStep step) {
   if (step == BarredStep::process) return {kEverything};
   if (!code.is_file()) return {};
   if (step == BarredStep::object) return object_of(barring.maps, code);
-  const auto version = file_behind(barring.target.pid(), code);
+  const auto version = mapped_version(barring.target.pid(), code);
   for (const FilePoints& file : probes_.files())
     if (version && file.file->identity() == version->identity && !has_changed(file, *version))
       return functions_of(*file.file, code, barring.place.abort);

@@ -19,8 +19,8 @@ Pending breakpoint_at(const shared::Point& point, const shared::Undo& undo, std:
   pending.point.file_bias = point.file_bias;
   pending.point.role = static_cast<shared::PointRole>(point.role);
   pending.point.insn = pending.code;
-  pending.point.behind.assign(undo.original + 1, undo.original + 1 + point.behind_bytes);
-  pending.point.behind_varies = point.behind_varies;
+  pending.point.following.assign(undo.original + 1, undo.original + 1 + point.following_bytes);
+  pending.point.following_varies = point.following_varies;
   pending.point.consumers = point.consumer;
   return pending;
 }

@@ -19,7 +19,7 @@ std::shared_ptr<const elf::ElfFile> InternalPoints::file_of(const target::Target
                                                             const FileVersion& version) {
   for (const FilePoints& probed : probes_.files())
     if (probed.version == version) return probed.file;
-  const auto name = name_behind(target.pid(), m, version.identity);
+  const auto name = mapped_name(target.pid(), m, version.identity);
   if (name && !is_libunwind(*name) && !plan::may_have_followed_calls(*name, m.offset, m.end - m.begin) && !fears(*name))
     return nullptr;
   auto file = name ? elf::ElfFile::open(*name, elf::NamedBy::target) : Result<elf::ElfFile>(name.error());

@@ -46,7 +46,7 @@ Status Armer::uncover(Work& work, const FilePoints& file, const target::Mapping&
 }
 
 Status Armer::add_in(Work& work, const target::Mapping& m, const ProbeSet& more) {
-  const auto version = file_behind(work.target.pid(), m);
+  const auto version = mapped_version(work.target.pid(), m);
   for (const FilePoints& file : more.files()) {
     if (!version || file.file->identity() != version->identity) continue;
     if (has_changed(file, *version))

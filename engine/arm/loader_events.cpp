@@ -64,9 +64,9 @@ Result<std::shared_ptr<const elf::ElfFile>> open_interpreter(pid_t pid, Addr bas
   const auto mapped =
       std::find_if(maps->begin(), maps->end(), [&](const target::Mapping& m) { return m.begin == base; });
   if (mapped == maps->end()) return Error{.code = Code::not_found, .text = "the dynamic loader is not mapped"};
-  const auto identity = identity_behind(pid, *mapped);
+  const auto identity = mapped_identity(pid, *mapped);
   if (!identity) return Error{.code = Code::not_found, .text = "cannot be reached from here", .where = mapped->path};
-  const auto name = name_behind(pid, *mapped, *identity);
+  const auto name = mapped_name(pid, *mapped, *identity);
   if (!name) return name.error();
   return files.open(*name, elf::NamedBy::target);
 }

@@ -26,14 +26,14 @@ bool is_in_place(const elf::Segment& segment, std::uint64_t bias, const std::vec
   if (segment.memory_bytes == 0) return true;
   const Addr begin{page(segment.address) + bias};
   const std::uint64_t file_end = segment.address + segment.file_bytes, end = segment.address + segment.memory_bytes;
-  const std::uint64_t behind = segment.file_bytes == 0 ? page(segment.address) : page(file_end + kPage - 1);
+  const std::uint64_t after = segment.file_bytes == 0 ? page(segment.address) : page(file_end + kPage - 1);
   if (segment.file_bytes != 0) {
     const Mapping* m = target::mapping_at(maps, begin);
     if (m == nullptr || m->shared || m->inode != of.inode || m->device != of.device) return false;
     if (m->offset + (begin - m->begin) != page(segment.offset)) return false;
   }
-  if (behind >= end) return true;
-  const Mapping* zeros = target::mapping_at(maps, Addr{behind + bias});
+  if (after >= end) return true;
+  const Mapping* zeros = target::mapping_at(maps, Addr{after + bias});
   return zeros != nullptr && !zeros->is_file() && zeros->writable;
 }
 
@@ -50,7 +50,7 @@ std::optional<std::uint64_t> bias_of(pid_t pid, const std::vector<Mapping>& maps
   const bool by_code = has_code(file);
   for (const Mapping& m : maps) {
     if (!m.is_file() || m.shared || !(by_code ? m.executable : m.writable)) continue;
-    const auto version = file_behind(pid, m);
+    const auto version = mapped_version(pid, m);
     if (!version || version->identity != file.identity()) continue;
     if (object.version && *object.version != *version) {
       why = "the file has changed since it was read: its data is not shown";

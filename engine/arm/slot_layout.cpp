@@ -32,7 +32,7 @@ Result<arch::Copy> displace(const Pending& p, Addr to, Addr next) {
   return p.window != nullptr ? arch::displace_window(p.code, from, to, next) : arch::make_copy(p.code, from, to);
 }
 
-constexpr std::uint32_t copy_in_slot(bool is_jump) { return is_jump ? shared::kCopyBehindThunk : shared::kCopyInSlot; }
+constexpr std::uint32_t copy_in_slot(bool is_jump) { return is_jump ? shared::kCopyAfterThunk : shared::kCopyInSlot; }
 
 // The bytes of a slot.
 struct Made {
@@ -49,10 +49,10 @@ void append(std::vector<std::uint8_t>& bytes, const T& value) {
 void append_marks(std::vector<std::uint8_t>& bytes, const arch::Copy& copy, const Pending& p) {
   const Addr end = p.point.address + p.code.size();
   for (const arch::CopyMark& from : copy.marks) {
-    const bool behind_call = from.original == end && arch::ends_with_system_call(p.code);
+    const bool after_call = from.original == end && arch::ends_with_system_call(p.code);
     const shared::Mark mark{.offset = from.offset,
                             .pushed = from.pushed,
-                            .behind_call = static_cast<shared::u16>(behind_call ? 1 : 0),
+                            .after_call = static_cast<shared::u16>(after_call ? 1 : 0),
                             .place = static_cast<std::int32_t>(from.original - p.point.address)};
     append(bytes, mark);
   }
@@ -72,7 +72,7 @@ using EventWord = std::array<std::uint8_t, sizeof(shared::SlotHead::event)>;
 std::uint32_t usual_room(const Pending& p) {
   constexpr std::size_t kGrows = 13;  // a jump back, and the growth of one branch
   const std::size_t insns = p.code.size() / 2 + 2;
-  const std::size_t own = shared::kCopyBehindThunk + p.code.size() + kGrows + insns * sizeof(shared::Mark);
+  const std::size_t own = shared::kCopyAfterThunk + p.code.size() + kGrows + insns * sizeof(shared::Mark);
   return round_up(own, kIslandUnit) + (p.prefix_window ? usual_room(*p.prefix_window) : 0);
 }
 
@@ -340,7 +340,7 @@ Status Placer::write_settled() {
 // A thunk is never changed, nor is its body within a session: a thread may be in them.
 bool Placer::settle_jump(Pending& p, const shared::Point& before) {
   if (p.window == nullptr || !shared::has_thunk(before) || (p.long_jump && !p.known_long_jump)) return false;
-  const Addr copy{before.copy}, slot = copy - shared::kCopyBehindThunk;
+  const Addr copy{before.copy}, slot = copy - shared::kCopyAfterThunk;
   const Addr event = slot + offsetof(shared::SlotHead, event);
   std::int32_t distance = 0;
   if (!read(copy - sizeof distance, &distance, sizeof distance)) return false;

@@ -161,7 +161,7 @@ class GivingBack {
       if (!process_.read(at, &slot, sizeof slot)) return;
       const shared::MailState state = shared::state_of(slot.asked.word);
       if (state != shared::MailState::request && state != shared::MailState::result) continue;
-      const std::uint32_t next = shared::number_behind(shared::number_of(slot.asked.word), 1);
+      const std::uint32_t next = shared::number_after(shared::number_of(slot.asked.word), 1);
       const std::uint32_t done = shared::turn(next, shared::MailState::done);
       const shared::Turn answered{done, done};
       static_cast<void>(process_.write(at + offsetof(shared::MailSlot, answered), &answered, sizeof answered));

@@ -201,17 +201,17 @@ Status Walker::walk() {
 
 // As in C: *p->next is the target of p->next.
 Status Walker::follow_stars() {
-  const std::string_view behind = all_.substr(all_.size());
+  const std::string_view after = all_.substr(all_.size());
   for (std::size_t i = stars_end_; i > first_star_; --i) {
     const std::string_view at = all_.substr(i - 1);
     if (is_reference(type_.tag)) {
-      RETURN_IF_ERROR(load_pointer(behind));
+      RETURN_IF_ERROR(load_pointer(after));
       type_ = type_of(type_.die);
     }
     if (!is_pointer(type_.tag)) return blame(at, "'" + std::string(at.substr(1)) + "' is no pointer");
     if (location_.steps.size() + 2 > static_cast<std::size_t>(spec::kKernelEndSlot))
       return blame(at, "Dereference is too much nested");
-    RETURN_IF_ERROR(load_pointer(behind));
+    RETURN_IF_ERROR(load_pointer(after));
     type_ = type_of(type_.die);
     is_element_ = true;
   }

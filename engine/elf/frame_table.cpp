@@ -133,10 +133,10 @@ class Walk {
     if (!begin) return;
     const std::uint64_t size = take_format(cursor, form->pointer & kFormatMask);
     if (!cursor.good()) return;
-    const Cursor behind = cursor;
+    const Cursor after = cursor;
     cursor.skip(form->has_augmentation ? cursor.uleb() : 0);
     const auto rules = cursor.good() ? std::optional(record.from(cursor.at())) : std::nullopt;
-    visit_(*form, {.begin = *begin, .size = size, .rules = rules, .augmentation = behind});
+    visit_(*form, {.begin = *begin, .size = size, .rules = rules, .augmentation = after});
   }
 
   // `place` is where its length is.

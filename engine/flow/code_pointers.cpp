@@ -98,7 +98,7 @@ class Gather {
     const auto symbol = symbols_.read<Elf64_Sym>(index * sizeof(Elf64_Sym));
     if (symbol && symbol->st_shndx != SHN_UNDEF) add(symbol->st_value + addend);
   }
-  // An even entry is a place, an odd one a bitmap of the 63 words behind the places so far.
+  // An even entry is a place, an odd one a bitmap of the 63 words after the places so far.
   void add_relr_entries(BytesView table, std::uint64_t size) {
     std::uint64_t place = 0;
     for (std::uint64_t at = 0; at + 8 <= size && table.holds(at, 8); at += 8) {

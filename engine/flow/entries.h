@@ -23,11 +23,11 @@ class FunctionEntries {
   // One pass over all code, some 20 M instructions a second. Nothing of `flow` is kept.
   explicit FunctionEntries(const FileFlow& flow);
 
-  // By target: jumps, and the calls that lead behind the first instruction of a function (their own function's, too).
+  // By target: jumps, and the calls that lead past the first instruction of a function (their own function's, too).
   std::span<const Crossing> into(const elf::Range& range) const;
   // Whether a direct call leads to the address.
   bool is_called(std::uint64_t address) const;
-  // Whether a pointer in data, or an address that code makes, leads behind the first instruction of a function without unwind
+  // Whether a pointer in data, or an address that code makes, leads past the first instruction of a function without unwind
   // information, to a place in the range.
   bool is_pointed_into(const elf::Range& range) const;
 

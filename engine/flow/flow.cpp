@@ -277,11 +277,11 @@ void FileFlow::find_unreached() {
   }
 }
 
-// Code behind a jump or a return that nothing leads to shows that something leads there in a way that is not known.
+// Code after a jump or a return that nothing leads to shows that something leads there in a way that is not known.
 bool FileFlow::has_unreached(const elf::Range& range, const SegmentMap& code) const {
   std::uint64_t reached = range.begin;
   while (const auto stop = code.stops.next(reached, range.end)) {
-    // abort() goes round a loop behind a hlt in case that it comes back.
+    // abort() goes round a loop after a hlt in case that it comes back.
     reached = *stop + 1;
     if (is_undefined(*stop)) continue;
     auto next = code.starts.next(reached, range.end);
@@ -293,7 +293,7 @@ bool FileFlow::has_unreached(const elf::Range& range, const SegmentMap& code) co
   return false;
 }
 
-// Whether every branch leads to an instruction: or behind a prefix, as glibc jumps over the lock of a single-threaded
+// Whether every branch leads to an instruction: or after a prefix, as glibc jumps over the lock of a single-threaded
 // program. What values name need not be code.
 bool FileFlow::is_consistent(const SweptFunction& function, const SegmentMap& code) const {
   const elf::Range& range = function.range;

@@ -60,9 +60,9 @@ class FileFlow {
   std::vector<std::uint64_t> table_at(std::uint64_t address) const;
 
   bool is_start(std::uint64_t address) const;    // of an instruction
-  bool is_stop(std::uint64_t address) const;     // start of one behind which control does not go on
+  bool is_stop(std::uint64_t address) const;     // start of one after which control does not go on
   bool is_padding(std::uint64_t address) const;  // start of a nop or int3
-  // The first start of one behind which control does not go on, in [from, limit) of one segment.
+  // The first start of one after which control does not go on, in [from, limit) of one segment.
   std::optional<std::uint64_t> next_stop(std::uint64_t from, std::uint64_t limit) const;
   // The first and the last start of an instruction in [from, limit) of one segment.
   std::optional<std::uint64_t> next_start(std::uint64_t from, std::uint64_t limit) const;

@@ -49,7 +49,7 @@ struct SegmentMap {
   AddressBits jumped;   // to, by a direct jump of the same function
   AddressBits entered;  // by jumps and calls from elsewhere, jump tables, unwinding; symbols
   AddressBits starts;   // of instructions, as one after the other they decode from the start of each function
-  AddressBits stops;    // starts of those behind which control does not go on
+  AddressBits stops;    // starts of those after which control does not go on
   AddressBits padding;  // starts of nops and int3
 
   bool holds(std::uint64_t address) const {

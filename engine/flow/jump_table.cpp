@@ -56,7 +56,7 @@ class OriginWalk {
 
   // To before the instruction at `from`, which may be where the register got its value.
   void step(unsigned reg, std::uint64_t from, std::span<const std::uint8_t> bytes) {
-    const RegisterValue value = arch::value_behind(bytes, Addr{from}, reg);
+    const RegisterValue value = arch::value_after(bytes, Addr{from}, reg);
     const bool maybe = value.kind == Kind::same_or_copy || value.kind == Kind::same_or_pointer;
     if (value.kind == Kind::same || maybe) want(reg, from);
     if (value.kind == Kind::copy || value.kind == Kind::same_or_copy) want(value.a, from);
@@ -210,7 +210,7 @@ bool FunctionCode::spend(std::size_t steps) const {
 bool FunctionCode::keeps(unsigned reg, std::uint64_t from, std::uint64_t to) const {
   if (from >= to) return false;
   for (auto at = segment_.starts.next(from, to); at; at = segment_.starts.next(*at + 1, to)) {
-    if (arch::value_behind(bytes_at(*at), Addr{*at}, reg).kind != Kind::same || segment_.stops.test(*at)) return false;
+    if (arch::value_after(bytes_at(*at), Addr{*at}, reg).kind != Kind::same || segment_.stops.test(*at)) return false;
     if (*at != from && segment_.is_arrival(*at)) return false;
   }
   return !segment_.is_arrival(to);

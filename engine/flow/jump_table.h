@@ -71,7 +71,7 @@ struct JumpTargets {
   std::vector<std::uint64_t> blocks;   // beginnings of rows of blocks of code that it computes its way into
 };
 
-// A table ends where something else is named, or at the first entry that does not lead to code: what stands behind it may
+// A table ends where something else is named, or at the first entry that does not lead to code: what stands after it may
 // be taken for a part of it, never the other way round.
 JumpTargets targets_of_jump(const FlowMap& map, const FunctionCode& code, std::uint64_t jump);
 

@@ -76,15 +76,15 @@ void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool a
 }
 
 // The function that contains an address. Hand-written ones (vfork in musl) have a symbol without a size: they are taken to go
-// on a little behind the address.
+// on a little after the address.
 std::optional<elf::Range> function_at(const elf::ElfFile& file, std::uint64_t address) {
-  constexpr std::uint64_t kLongest = 128, kBehind = 16;
+  constexpr std::uint64_t kLongest = 128, kAfter = 16;
   if (const auto range = file.range_at(address)) return range;
   const auto functions = file.functions();
   const auto next = std::upper_bound(functions.begin(), functions.end(), address,
                                      [](std::uint64_t a, const elf::Symbol& s) { return a < s.address; });
   if (next == functions.begin() || address - (next - 1)->address > kLongest) return std::nullopt;
-  return elf::Range{(next - 1)->address, address + kBehind};
+  return elf::Range{(next - 1)->address, address + kAfter};
 }
 
 // A call in code of unknown extent: the number is loaded right before, and decoding leads from there to the call.

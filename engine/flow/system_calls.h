@@ -11,7 +11,7 @@
 namespace uprobe::plan {
 
 struct SystemCallSite {
-  // In the file: of the `syscall` instruction, or of the one behind it; open_call: of the one before it.
+  // In the file: of the `syscall` instruction, or of the one after it; open_call: of the one before it.
   std::uint64_t offset = 0;
   shared::PointRole role = shared::PointRole::system_call;
   bool is_signal_return = false;  // where handlers return to
@@ -19,7 +19,7 @@ struct SystemCallSite {
 
 // The instructions of system calls for what changes signals, programs, mappings and filters, for the waits that take a signal
 // mask, and those in the function syscall() and in musl's __syscall_cp_asm and __syscall_cp_c, which make any call; where
-// handlers return to; and the instructions behind clone, clone3, vfork and fork. The number is the constant last loaded for it
+// handlers return to; and the instructions after clone, clone3, vfork and fork. The number is the constant last loaded for it
 // before, or to a register copied there, in the same function; a wrong guess costs time only, since the agent looks at the
 // real number. Where nothing but that load in front leads to a call of open or openat, the point is there: a jump fits, so that a
 // program that opens many files is not trapped each time.

@@ -16,7 +16,7 @@ constexpr auto kLastWord = 100ms;  // for a thread that is giving up
 constexpr auto kLook = 20ms;       // another process may take a bell away
 
 bool is_before(std::uint32_t a, std::uint32_t b) {
-  const std::uint32_t distance = shared::number_behind(b, ~a + 1);
+  const std::uint32_t distance = shared::number_after(b, ~a + 1);
   return distance != 0 && distance < 1u << 27;
 }
 
@@ -70,7 +70,7 @@ bool Conversation::has_request() {
 Status Conversation::begin() { return say(MailState::working); }
 
 Status Conversation::await_result() {
-  const std::uint32_t wanted = shared::turn(shared::number_behind(number_, 1), MailState::result);
+  const std::uint32_t wanted = shared::turn(shared::number_after(number_, 1), MailState::result);
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   for (;;) {
     const std::uint32_t rung = line_.rung(), heard = hear();
@@ -87,11 +87,11 @@ Status Conversation::await_result() {
 Result<std::uint64_t> Conversation::command(const std::array<std::uint64_t, 7>& words) {
   static_assert(sizeof words == sizeof MailSlot::command);
   RETURN_IF_ERROR(line_.write(offsetof(MailSlot, command), words.data(), sizeof words));
-  number_ = shared::number_behind(number_, 1);
+  number_ = shared::number_after(number_, 1);
   RETURN_IF_ERROR(say(MailState::command));
   line_.wake();
   RETURN_IF_ERROR(await_result());
-  number_ = shared::number_behind(number_, 1);
+  number_ = shared::number_after(number_, 1);
   std::uint64_t result = 0;
   RETURN_IF_ERROR(line_.read(offsetof(MailSlot, result), &result, sizeof result));
   return result;
@@ -99,7 +99,7 @@ Result<std::uint64_t> Conversation::command(const std::array<std::uint64_t, 7>& 
 
 bool Conversation::finish() {
   const std::uint32_t before = number_;
-  number_ = shared::number_behind(number_, 1);
+  number_ = shared::number_after(number_, 1);
   if (!say(MailState::done)) return false;
   line_.wake();
   const auto deadline = std::chrono::steady_clock::now() + kLastWord;

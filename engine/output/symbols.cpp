@@ -21,11 +21,11 @@ std::vector<StackFrame> linked_frames(const trace::EventRecord& record) {
 }
 
 std::string frame_text(Symbols* symbols, const trace::EventRecord* record, std::uint64_t address, bool is_return) {
-  const std::uint64_t behind = is_return ? 1 : 0;
-  const CodePlace place = symbols == nullptr ? CodePlace{} : symbols->place_of(record, address - behind);
+  const std::uint64_t call_byte = is_return ? 1 : 0;
+  const CodePlace place = symbols == nullptr ? CodePlace{} : symbols->place_of(record, address - call_byte);
   if (!place.name.empty())
-    return place.name.substr(0, kMostName) + "+" + hex(place.distance + behind) + "/" + hex(place.size);
-  if (!place.path.empty()) return place.path + "[+" + hex(place.offset + behind) + "]";
+    return place.name.substr(0, kMostName) + "+" + hex(place.distance + call_byte) + "/" + hex(place.size);
+  if (!place.path.empty()) return place.path + "[+" + hex(place.offset + call_byte) + "]";
   return hex(address);
 }
 

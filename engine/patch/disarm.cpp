@@ -25,8 +25,8 @@ using shared::kBreakpoint;
 // Whether the code that was probed is still there, by the bytes after its first or by the file that is mapped there.
 bool is_there(TextView& text, const std::vector<target::Mapping>& maps, const shared::Point& point,
               const shared::Undo& undo) {
-  std::uint8_t behind[shared::kMostBehind] = {};
-  if (!text.read(Addr{point.address + 1}, behind, point.behind_bytes) || shared::is_as_before(point, undo, behind))
+  std::uint8_t after[shared::kMostFollowing] = {};
+  if (!text.read(Addr{point.address + 1}, after, point.following_bytes) || shared::is_as_before(point, undo, after))
     return true;
   return std::any_of(maps.begin(), maps.end(), [&](const target::Mapping& m) {
     return m.is_file() && m.begin.value <= point.address && point.address < m.end.value &&

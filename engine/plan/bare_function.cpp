@@ -57,7 +57,7 @@ class BareFlow {
     check_way(at, insn);
     check_stack(at, *use, stack);
     if (!why_.empty()) return;
-    const TrackedStack after = stack_behind(*use, stack);
+    const TrackedStack after = stack_after(*use, stack);
     if (insn.leads == Leads::jump || insn.leads == Leads::jump_if) arrive(insn.target, after);
     // What is the last and goes on is refused by those who read the function from its beginning to its end.
     if (insn.falls_through && range_.holds(at + insn.length)) arrive(at + insn.length, after);
@@ -83,7 +83,7 @@ class BareFlow {
   void check_stack(std::uint64_t at, const arch::StackUse& use, const TrackedStack& stack) {
     if (use.writes && is_return_address(*use.writes, stack))
       refuse(at, "an instruction that changes its return address");
-    const auto after = stack_behind(use, stack).sp;
+    const auto after = stack_after(use, stack).sp;
     if (after && *after > 0) refuse(at, "an instruction that takes its return address from the stack");
   }
 

@@ -94,7 +94,7 @@ class Finder {
     // A call is the last thing where it does not come back.
     if (!arch::scan(flow_.bytes_at(last), Addr{last}, insn)) return refuse("has bytes that are no instructions");
     const bool is_call = insn.leads == Leads::call || insn.leads == Leads::call_indirect;
-    if (insn.falls_through && !is_call) return refuse("goes on behind its end, " + place(part.end));
+    if (insn.falls_through && !is_call) return refuse("goes on past its end, " + place(part.end));
     return true;
   }
 
@@ -196,8 +196,8 @@ class Finder {
   bool leads_back(const elf::Range& from) const {
     const auto is_from = [&](const Crossing& c) { return from.holds(c.source); };
     return std::any_of(parts_.begin(), parts_.end(), [&](const elf::Range& part) {
-      const auto behind = entries_.into({part.begin + 1, part.end});
-      return std::any_of(behind.begin(), behind.end(), is_from);
+      const auto after = entries_.into({part.begin + 1, part.end});
+      return std::any_of(after.begin(), after.end(), is_from);
     });
   }
 

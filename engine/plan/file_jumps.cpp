@@ -29,7 +29,7 @@ void FileJumps::take(const Window& window) {
 // Whether a change there matters only for the place itself: no other place checks so many bytes after itself, and no
 // jump is near.
 bool FileJumps::is_alone(std::uint64_t address, std::uint64_t place) const {
-  constexpr std::uint64_t kNear = 2 * (shared::kMostBehind + 1);
+  constexpr std::uint64_t kNear = 2 * (shared::kMostFollowing + 1);
   const std::uint64_t low = address - std::min(address, kNear), high = address + kNear;
   const bool has_other = claims_.has_place_in(low, std::clamp(place, low, high)) ||
                          claims_.has_place_in(std::clamp(place + 1, low, high), high);
@@ -52,8 +52,8 @@ const Window* FileJumps::window_at(std::uint64_t address) const {
   return found == windows_.end() ? nullptr : &found->second;
 }
 
-std::uint16_t FileJumps::changed_behind(std::uint64_t address) const {
-  const std::uint64_t first = address + 1, last = first + shared::kMostBehind;
+std::uint16_t FileJumps::changed_after(std::uint64_t address) const {
+  const std::uint64_t first = address + 1, last = first + shared::kMostFollowing;
   std::uint16_t bits = 0;
   auto at = std::lower_bound(patched_.begin(), patched_.end(), std::pair{address, std::uint64_t{0}});
   if (at != patched_.begin() && std::prev(at)->second > first) --at;  // of the place's prefix_window

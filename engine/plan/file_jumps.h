@@ -24,8 +24,8 @@ class FileJumps {
 
   // Null: no window is wanted there.
   const Window* window_at(std::uint64_t address) const;
-  // Bit i: the byte i + 1 behind the address is part of a jump that is or was somewhere else than at the address.
-  std::uint16_t changed_behind(std::uint64_t address) const;
+  // Bit i: the byte i + 1 after the address is part of a jump that is or was somewhere else than at the address.
+  std::uint16_t changed_after(std::uint64_t address) const;
 
  private:
   bool is_alone(std::uint64_t address, std::uint64_t place) const;

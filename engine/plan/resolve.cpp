@@ -83,7 +83,7 @@ Status check_critical_sections(const elf::ElfFile& file, std::uint64_t address, 
   if (section->is_exact)
     return Error{.code = Code::refused,
                  .text = "the instruction at " + offset + " is inside an rseq critical section",
-                 .help = "probe the function that contains it, or the code behind it"};
+                 .help = "probe the function that contains it, or the code after it"};
   return Error{.code = Code::refused,
                .text = "the instruction at " + offset +
                        " may be inside an rseq critical section: its function has one whose "

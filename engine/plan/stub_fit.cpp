@@ -42,7 +42,7 @@ class ReturnAddressReader {
       const auto use = arch::stack_use(code.first(insn.length));
       if (!use) return std::nullopt;
       if (use->reads && is_return_address(*use->reads, stack)) return at;
-      stack = stack_behind(*use, stack);
+      stack = stack_after(*use, stack);
       const bool is_branch = insn.leads == arch::Leads::jump || insn.leads == arch::Leads::jump_if;
       if (is_branch) pending_.push_back({insn.target, stack});
       if (!insn.falls_through) return std::nullopt;

@@ -6,8 +6,8 @@ namespace {
 
 using arch::StackUse;
 
-std::optional<std::int64_t> behind(const StackUse::Register& change, std::optional<std::int64_t> own,
-                                   const TrackedStack& before) {
+std::optional<std::int64_t> after(const StackUse::Register& change, std::optional<std::int64_t> own,
+                                  const TrackedStack& before) {
   const auto moved = [&](std::optional<std::int64_t> from) {
     return from ? std::optional<std::int64_t>(*from + change.distance) : std::nullopt;
   };
@@ -25,8 +25,8 @@ std::optional<std::int64_t> behind(const StackUse::Register& change, std::option
 
 }  // namespace
 
-TrackedStack stack_behind(const StackUse& use, const TrackedStack& before) {
-  return {behind(use.sp, before.sp, before), behind(use.frame, before.frame, before)};
+TrackedStack stack_after(const StackUse& use, const TrackedStack& before) {
+  return {after(use.sp, before.sp, before), after(use.frame, before.frame, before)};
 }
 
 TrackedStack either(const TrackedStack& a, const TrackedStack& b) {

@@ -18,7 +18,7 @@ struct TrackedStack {
 inline constexpr TrackedStack kStackAtEntry{0, std::nullopt};
 
 // After an instruction.
-TrackedStack stack_behind(const arch::StackUse& use, const TrackedStack& before);
+TrackedStack stack_after(const arch::StackUse& use, const TrackedStack& before);
 // What holds whichever of two ways control has come.
 TrackedStack either(const TrackedStack& a, const TrackedStack& b);
 // Whether the place is or overlaps the word; one whose address is taken: whether it is the word's.

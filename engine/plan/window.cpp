@@ -40,8 +40,8 @@ const char* reason_text(WindowReason reason) {
     case WindowReason::system_call_inside:
       return "a system call inside the window";
     case WindowReason::neighbour:
-      return "an instruction behind it cannot be displaced";
-    case WindowReason::critical_section_behind:
+      return "an instruction after it cannot be displaced";
+    case WindowReason::critical_section_after:
       return "an rseq critical section begins in the window";
     case WindowReason::probe_inside:
       return "another probe stands in the window";
@@ -93,7 +93,7 @@ class Planner {
     window_.trouble = trouble;
     return false;
   }
-  std::uint64_t behind() const { return window_.address + window_.code_length; }
+  std::uint64_t after() const { return window_.address + window_.code_length; }
 
   bool touches_section(std::uint64_t begin, std::uint64_t end) const {
     return std::any_of(sections_.begin(), sections_.end(),
@@ -115,7 +115,7 @@ class Planner {
     return take(at);
   }
 
-  // The instruction behind one that sets the trap flag is the first to trap: it has to be the program's.
+  // The instruction after one that sets the trap flag is the first to trap: it has to be the program's.
   bool pops_flags(std::uint64_t at) const { return arch::pops_flags(flow_.bytes_at(at).first(insn_.length)); }
 
   // Adds the instruction insn_, which stands at `at`, to the window.
@@ -123,7 +123,7 @@ class Planner {
     const std::uint64_t end = at + insn_.length;
     if (flow_.has_arrival(at + 1, end)) return give_up(WindowReason::branch_enters);
     if (pops_flags(at)) return give_up(WindowReason::pops_flags);
-    if (touches_section(at, end)) return give_up(WindowReason::critical_section_behind);
+    if (touches_section(at, end)) return give_up(WindowReason::critical_section_after);
     if (claims_.has_place_in(at + 1, end) || !claims_.is_free(at, end)) return give_up(WindowReason::probe_inside);
     window_.offsets[window_.instructions++] = static_cast<std::uint8_t>(at - window_.address);
     window_.code_length = window_.length = static_cast<std::uint8_t>(end - window_.address);
@@ -145,7 +145,7 @@ class Planner {
     return true;
   }
 
-  // The last instruction so far, and what it allows behind it.
+  // The last instruction so far, and what it allows after it.
   bool may_go_on() {
     if (insn_.leads == Leads::call || insn_.leads == Leads::call_indirect) return give_up(WindowReason::call_inside);
     if (insn_.leads == Leads::system_call) return give_up(WindowReason::system_call_inside);
@@ -153,7 +153,7 @@ class Planner {
   }
 
   bool take_next() {
-    const std::uint64_t at = behind();
+    const std::uint64_t at = after();
     if (!function_->is_known() && !is_entry_of_unknown()) return flow_unknown(function_->trouble);
     if (at >= function_->range.end) return give_up(WindowReason::too_short);
     if (flow_.is_arrival(at)) return give_up(WindowReason::branch_enters);
@@ -176,8 +176,8 @@ class Planner {
     const std::uint64_t end = window_.address + bytes;
     const std::uint64_t last = window_.address + window_.offsets[window_.instructions - 1U];
     if (padding_end(flow_, last, end) < end)
-      return give_up(flow_.is_arrival(behind()) ? WindowReason::branch_enters : WindowReason::too_short);
-    if (!is_usable(behind(), end)) return give_up(WindowReason::probe_inside);
+      return give_up(flow_.is_arrival(after()) ? WindowReason::branch_enters : WindowReason::too_short);
+    if (!is_usable(after(), end)) return give_up(WindowReason::probe_inside);
     window_.kind = WindowKind::padded;
     window_.length = static_cast<std::uint8_t>(bytes);
     return true;
@@ -219,7 +219,7 @@ class Planner {
   // As many of the instructions in front as make room for a jump. Nobody comes to the place, or to one of them but the first,
   // in another way than through them.
   bool find_prefix_window() {
-    const std::uint64_t end = behind();
+    const std::uint64_t end = after();
     arch::scan(flow_.bytes_at(window_.address), Addr{window_.address}, insn_);
     if (!function_->is_known() || insn_.leads == Leads::system_call) return false;
     while (end - window_.begin() < kJumpBytes)

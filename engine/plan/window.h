@@ -21,7 +21,7 @@ namespace uprobe::plan {
 
 enum class WindowKind : std::uint8_t {
   one,            // an instruction of five bytes or more
-  padded,         // instructions and padding behind them that is never executed
+  padded,         // instructions and padding after them that is never executed
   several,        // several instructions of one function
   short_jump,     // a jump of two bytes to one of five in unused padding
   prefix_window,  // a jump over the instructions in front of the place as well, which only they lead to
@@ -45,7 +45,7 @@ enum class WindowReason : std::uint8_t {
   call_inside,
   system_call_inside,
   neighbour,
-  critical_section_behind,
+  critical_section_after,
   probe_inside,
   page_end,
   pops_flags,

@@ -7,14 +7,14 @@
 namespace uprobe::plan {
 namespace {
 
-// Behind the function's end nothing is the function's, so that its jumps need not be known; that they decode must be. Behind
+// After the function's end nothing is the function's, so that its jumps need not be known; that they decode must be. After
 // an instruction that faults by design a handler of the program may go on.
 bool may_follow(const FileFlow& flow, std::uint64_t stop, const arch::Scanned& insn) {
-  const std::uint64_t behind = stop + insn.length;
+  const std::uint64_t after = stop + insn.length;
   const auto function = flow.function_at(stop);
   if (!function || !flow.is_stop(stop)) return false;
-  if (behind < function->range.end) return function->is_known() && !insn.is_undefined;
-  if (const auto next = flow.function_at(behind)) return next->range.begin != behind && next->is_known();
+  if (after < function->range.end) return function->is_known() && !insn.is_undefined;
+  if (const auto next = flow.function_at(after)) return next->range.begin != after && next->is_known();
   switch (function->trouble) {
     case FlowTrouble::none:
     case FlowTrouble::jump_table:

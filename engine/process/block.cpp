@@ -71,7 +71,7 @@ Status ask_body(target::Target& target, const Point& point, std::uint16_t event)
   const bool is_armed = point.state == static_cast<std::uint32_t>(shared::PointState::armed);
   if (!is_armed || !shared::has_thunk(point) || point.role != static_cast<std::uint32_t>(shared::PointRole::probe))
     return ok();
-  const Addr word{point.copy - shared::kCopyBehindThunk + offsetof(shared::SlotHead, event)};
+  const Addr word{point.copy - shared::kCopyAfterThunk + offsetof(shared::SlotHead, event)};
   std::uint32_t now = 0;
   RETURN_IF_ERROR(target.read(word, &now, sizeof now));
   if (static_cast<std::uint16_t>(now) != event || now == shared::kAskAgent) return ok();
@@ -85,9 +85,9 @@ bool same(const Consumer& a, const Consumer& b) {
          a.lead == b.lead && a.restored == b.restored;
 }
 
-void take_behind(Point& point, Undo& undo, const std::vector<std::uint8_t>& bytes) {
-  point.behind_bytes = static_cast<std::uint8_t>(std::min<std::size_t>(bytes.size(), shared::kMostBehind));
-  std::copy_n(bytes.begin(), point.behind_bytes, undo.original + 1);
+void take_following(Point& point, Undo& undo, const std::vector<std::uint8_t>& bytes) {
+  point.following_bytes = static_cast<std::uint8_t>(std::min<std::size_t>(bytes.size(), shared::kMostFollowing));
+  std::copy_n(bytes.begin(), point.following_bytes, undo.original + 1);
 }
 
 void take_copy(Point& point, const NewPoint& from) {
@@ -95,7 +95,7 @@ void take_copy(Point& point, const NewPoint& from) {
   point.copy_bytes = from.copy_bytes;
   point.insn_bytes = static_cast<std::uint8_t>(from.insn.size());
   point.code_bytes = static_cast<std::uint8_t>(from.code_bytes);
-  point.behind_varies = from.behind_varies;
+  point.following_varies = from.following_varies;
   point.mark_count = static_cast<std::uint8_t>(from.mark_count);
   point.jump_to = from.jump_to.value;
   point.jump_bytes = static_cast<std::uint8_t>(from.jump_bytes);
@@ -114,7 +114,7 @@ std::size_t Block::ListHash::operator()(const Consumer& c) const {
 bool Block::SameList::operator()(const Consumer& a, const Consumer& b) const { return same(a, b) && a.next == b.next; }
 
 Status ask_agent(target::Target& target, Addr copy) {
-  const Addr slot = copy - shared::kCopyBehindThunk;
+  const Addr slot = copy - shared::kCopyAfterThunk;
   return target.write(slot + offsetof(shared::SlotHead, event) + shared::kEventMark, &shared::kNowAskAgent, 1);
 }
 
@@ -265,7 +265,7 @@ Status Block::add(target::Target& target, std::vector<NewPoint> points) {
     point.consumer = added.consumers;
     by_address_.insert_or_assign(by_address_.end(), point.address, static_cast<std::uint32_t>(points_.size()));
     undo_.push_back(undo_of(added));
-    take_behind(point, undo_.back(), added.behind);
+    take_following(point, undo_.back(), added.following);
     points_.push_back(point);
   }
   RETURN_IF_ERROR(write_consumers(target));
@@ -385,10 +385,10 @@ Status Block::set_states(target::Target& target, std::span<const std::uint32_t> 
 
 // `bytes`: the present ones. Those under the point's own jump are not original bytes, so the known ones are kept for the
 // restore.
-Status Block::set_behind(target::Target& target, std::uint32_t point, std::vector<std::uint8_t> bytes) {
+Status Block::set_following(target::Target& target, std::uint32_t point, std::vector<std::uint8_t> bytes) {
   const std::size_t own = std::min<std::size_t>(shared::armed_text(points_[point]).length - 1, bytes.size());
   std::copy_n(undo_[point].original + 1, own, bytes.begin());
-  take_behind(points_[point], undo_[point], bytes);
+  take_following(points_[point], undo_[point], bytes);
   return set_state(target, point, static_cast<shared::PointState>(points_[point].state));
 }
 
@@ -404,7 +404,7 @@ Status Block::set_points(target::Target& target, std::vector<Change> changes) {
     points_[point].role = static_cast<std::uint32_t>(with->role);
     take_copy(points_[point], *with);
     undo_[point] = undo_of(*with);
-    take_behind(points_[point], undo_[point], with->behind);
+    take_following(points_[point], undo_[point], with->following);
     changed.push_back(point);
   }
   return set_states(target, changed, shared::PointState::armed);

@@ -28,10 +28,10 @@ struct NewPoint {
   std::uint32_t prefix_window = 0;  // see Point
   std::uint64_t file_bias = 0;
   shared::PointRole role = shared::PointRole::probe;
-  std::vector<std::uint8_t> insn;    // the original bytes at the address, which a disarm restores
-  std::vector<std::uint8_t> behind;  // the bytes after its first byte, as far as they are known
-  std::uint16_t behind_varies = 0;   // see Point
-  std::uint32_t consumers = 0;       // from Block::list_for
+  std::vector<std::uint8_t> insn;       // the original bytes at the address, which a disarm restores
+  std::vector<std::uint8_t> following;  // the bytes after its first byte, as far as they are known
+  std::uint16_t following_varies = 0;   // see Point
+  std::uint32_t consumers = 0;          // from Block::list_for
 };
 
 // Makes the body of the jump with this copy leave all further hits to the agent.
@@ -94,7 +94,7 @@ class Block {
   // Changes published points and their undo entries.
   Status set_state(target::Target& target, std::uint32_t point, shared::PointState state);
   Status set_states(target::Target& target, std::span<const std::uint32_t> points, shared::PointState state);
-  Status set_behind(target::Target& target, std::uint32_t point, std::vector<std::uint8_t> bytes);
+  Status set_following(target::Target& target, std::uint32_t point, std::vector<std::uint8_t> bytes);
   struct Change {
     std::uint32_t point;
     const NewPoint* with;

@@ -60,12 +60,12 @@ bool has_tables_inside(const ProcessBlock& h) {
 bool has_sane_lengths(const Point& p) {
   const bool is_jump_length =
       p.jump_bytes == 0 || p.jump_bytes == shared::kShortJumpBytes || p.jump_bytes == shared::kJumpBytes;
-  return is_jump_length && p.behind_bytes <= shared::kMostBehind && p.insn_bytes <= kMostInstruction &&
+  return is_jump_length && p.following_bytes <= shared::kMostFollowing && p.insn_bytes <= kMostInstruction &&
          p.copy_bytes <= kMostCopyBytes && p.prefix_window < shared::kJumpBytes;
 }
 
 bool has_sane_addresses(const Point& p) {
-  const bool has_copy = p.copy > shared::kCopyBehindThunk && p.copy < kUserEnd - kMostCopyBytes;
+  const bool has_copy = p.copy > shared::kCopyAfterThunk && p.copy < kUserEnd - kMostCopyBytes;
   return is_address(p.address) && (p.copy == 0 || has_copy) && p.jump_to < kUserEnd &&
          (p.jump_bytes == 0) == (p.jump_to == 0);
 }

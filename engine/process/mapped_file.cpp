@@ -33,14 +33,14 @@ std::optional<elf::Identity> identity_of(const std::string& path) {
   return elf::Identity{status.st_dev, status.st_ino};
 }
 
-std::optional<elf::Identity> identity_behind(pid_t pid, const target::Mapping& m) {
+std::optional<elf::Identity> mapped_identity(pid_t pid, const target::Mapping& m) {
   const auto names = names_of(pid, m);
   for (const std::string& name : {names[2], names[0], names[1]})
     if (const auto identity = identity_of(name)) return identity;
   return std::nullopt;
 }
 
-Result<std::string> name_behind(pid_t pid, const target::Mapping& m, const elf::Identity& identity) {
+Result<std::string> mapped_name(pid_t pid, const target::Mapping& m, const elf::Identity& identity) {
   for (const std::string& name : names_of(pid, m))
     if (identity_of(name) == identity) return name;
   return Error{.code = Code::not_found, .text = "cannot be opened from this mount namespace", .where = m.path};

@@ -14,9 +14,9 @@ namespace uprobe::control {
 std::optional<elf::Identity> identity_of(const std::string& path);
 
 // By stat: the device and inode in /proc/PID/maps are not stat's on every file system.
-std::optional<elf::Identity> identity_behind(pid_t pid, const target::Mapping& mapping);
+std::optional<elf::Identity> mapped_identity(pid_t pid, const target::Mapping& mapping);
 
 // A path by which the tool can open the file. Code::not_found when there is none.
-Result<std::string> name_behind(pid_t pid, const target::Mapping& mapping, const elf::Identity& identity);
+Result<std::string> mapped_name(pid_t pid, const target::Mapping& mapping, const elf::Identity& identity);
 
 }  // namespace uprobe::control

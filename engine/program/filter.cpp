@@ -129,8 +129,8 @@ bool Parser::take_prefix() {
     levels_.emplace_back().inverted = inverted_;
     return ++at_, true;
   }
-  const char behind = at_ + 1 < text_.size() ? text_[at_ + 1] : '\0';
-  if (now() != '!' || behind == '=' || behind == '~') return false;
+  const char after = at_ + 1 < text_.size() ? text_[at_ + 1] : '\0';
+  if (now() != '!' || after == '=' || after == '~') return false;
   inverted_ = !inverted_;
   return ++at_, true;
 }

@@ -29,11 +29,11 @@ std::vector<Mapped> mapped_files(pid_t pid, const elf::Identity& program, plan::
   if (!maps) return found;
   for (const target::Mapping& mapping : target::parse_maps(*maps)) {
     if (!mapping.is_file() || !mapping.executable || found.size() >= kMostObjects) continue;
-    const auto identity = control::identity_behind(pid, mapping);
+    const auto identity = control::mapped_identity(pid, mapping);
     if (!identity || !known.insert(*identity).second) continue;
     std::string path = mapping.path;
     if (control::identity_of(path) != identity) {
-      auto name = control::name_behind(pid, mapping, *identity);
+      auto name = control::mapped_name(pid, mapping, *identity);
       if (!name) continue;
       path = name.take();
     }

@@ -138,14 +138,14 @@ std::vector<PlanReport> Report::plan() {
   return reports;
 }
 
-ProbeSummary Report::line_of(std::size_t event, const EventCounts& counts, std::uint64_t behind) const {
+ProbeSummary Report::line_of(std::size_t event, const EventCounts& counts, std::uint64_t lag) const {
   const Probe& probe = table_.probes()[event];
   const control::ArmReport& report = targets_.report();
   ProbeSummary line;
   line.name = probe.spec.group + "/" + probe.spec.event;
   line.place = probe.spec.place.path + ":" + hex(probe.site.offset);
   line.lost_full = counts.lost_full, line.lost_too_big = counts.lost_too_big, line.lost_busy = counts.lost_busy;
-  line.lost_to_reader_lag = std::min(behind, counts.recorded);
+  line.lost_to_reader_lag = std::min(lag, counts.recorded);
   line.recorded = counts.recorded - line.lost_to_reader_lag;
   line.missed = counts.missed, line.unavailable = counts.unavailable, line.filtered = counts.filtered,
   line.disabled = counts.disabled;
@@ -201,8 +201,8 @@ Summary Report::summary_of(std::uint32_t owner, const Client* client) {
   });
   targets_.mail().alone([&] {
     for (std::size_t i = 0; i < events.size(); ++i) {
-      const std::uint64_t behind = client != nullptr ? client->records.lost(i) : recording_.own().lost(events[i]);
-      summary.probes.push_back(line_of(events[i], counts[i], behind));
+      const std::uint64_t lag = client != nullptr ? client->records.lost(i) : recording_.own().lost(events[i]);
+      summary.probes.push_back(line_of(events[i], counts[i], lag));
       if (client == nullptr) apply_limit(events[i], summary.probes.back());
       add_tier(events[i], summary);
     }

@@ -44,7 +44,7 @@ class Report {
   std::vector<std::string> reasons_against_jumps();
   PlanReport plan_of(const Probe& probe) const;
   std::vector<std::size_t> events_of(std::uint32_t owner, const Client* client) const;
-  ProbeSummary line_of(std::size_t event, const EventCounts& counts, std::uint64_t behind) const;
+  ProbeSummary line_of(std::size_t event, const EventCounts& counts, std::uint64_t lag) const;
   void apply_limit(std::size_t event, ProbeSummary& line) const;
   void add_tier(std::size_t event, Summary& summary) const;
   void add_removed(const std::vector<std::size_t>& events, Summary& summary) const;

@@ -163,10 +163,10 @@ UPROBE_ALWAYS_INLINE constexpr GlobPart glob_part(Text pattern, u32 at, u8 chara
 // asterisk only, so it takes no longer than the product of the lengths.
 UPROBE_ALWAYS_INLINE constexpr bool glob_holds(Text text, Text pattern) {
   constexpr u32 kNone = ~u32{0};
-  u32 at = 0, place = 0, behind_star = kNone, star_place = 0;
+  u32 at = 0, place = 0, after_star = kNone, star_place = 0;
   for (;;) {
     if (pattern[at] == '*') {
-      behind_star = ++at, star_place = place;
+      after_star = ++at, star_place = place;
       if (at == pattern.size) return true;
       continue;
     }
@@ -177,8 +177,8 @@ UPROBE_ALWAYS_INLINE constexpr bool glob_holds(Text text, Text pattern) {
       at = part.next, ++place;
       continue;
     }
-    if (behind_star == kNone) return false;
-    at = behind_star, place = ++star_place;
+    if (after_star == kNone) return false;
+    at = after_star, place = ++star_place;
   }
 }
 

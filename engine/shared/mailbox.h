@@ -61,7 +61,7 @@ constexpr u32 turn(u32 number, MailState state) { return number << kTurnBits | s
 constexpr MailState state_of(u32 word) { return static_cast<MailState>(word & ((1u << kTurnBits) - 1)); }
 constexpr u32 number_of(u32 word) { return word >> kTurnBits; }
 // The number so many words later.
-constexpr u32 number_behind(u32 number, u32 steps) { return (number + steps) & (~0u >> kTurnBits); }
+constexpr u32 number_after(u32 number, u32 steps) { return (number + steps) & (~0u >> kTurnBits); }
 
 struct alignas(128) MailSlot {
   Turn asked;     // the agent's

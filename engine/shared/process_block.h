@@ -52,7 +52,7 @@ enum class PointRole : u32 {
 struct Mark {
   u8 offset;  // in the copy, rising from 0
   u8 pushed;
-  u16 behind_call;  // 1: after a system call, which has left the copy's address in a register
+  u16 after_call;  // 1: after a system call, which has left the copy's address in a register
   i32 place;
 };
 static_assert(sizeof(Mark) == 8);
@@ -70,9 +70,9 @@ struct Point {
   u8 code_bytes;  // of all displaced instructions: more than one if a jump needed their room
   u8 jump_bytes;  // kJumpBytes or kShortJumpBytes; 0: a breakpoint
   u8 mark_count;
-  u8 behind_bytes;  // so many bytes after the first are known from the file; see Undo
+  u8 following_bytes;  // so many bytes after the first are known from the file; see Undo
   u8 prefix_window;  // not 0: the text at `address` is not patched; it lies in a jump that begins so many bytes before it
-  u16 behind_varies;  // bit i: a neighbour's jump changes or has changed the byte at address + i + 1
+  u16 following_varies;  // bit i: a neighbour's jump changes or has changed the byte at address + i + 1
 };
 static_assert(sizeof(Point) == 56);
 
@@ -139,25 +139,26 @@ constexpr u32 restored_at(u32 restored, u32 index) { return restored >> (kRestor
 // Frozen for ever: any later tool restores the text from these entries.
 struct Undo {
   u64 address;
-  u32 length;       // bytes patched, <= 16
-  u32 state;        // 0 restored, 1 patched
-  u8 original[16];  // bytes before the patch; of the others Point::behind_bytes tell later whether it is the same code
+  u32 length;  // bytes patched, <= 16
+  u32 state;   // 0 restored, 1 patched
+  u8 original
+      [16];  // bytes before the patch; of the others Point::following_bytes tell later whether it is the same code
 };
 static_assert(sizeof(Undo) == 32);
-inline constexpr u32 kMostBehind = sizeof(Undo::original) - 1;
+inline constexpr u32 kMostFollowing = sizeof(Undo::original) - 1;
 
 // Whether the memory after the first byte of an armed point is as it was. Any byte may have become a breakpoint, but not all
 // of them; the bytes of the point's own jump may be the original ones for a moment.
-constexpr bool is_as_before(const Point& point, const Undo& undo, const u8* behind) {
+constexpr bool is_as_before(const Point& point, const Undo& undo, const u8* after) {
   const ArmedText armed = armed_text(point);
   u32 equal = 0, known = 0;
-  for (u32 i = 0; i < point.behind_bytes && i < kMostBehind; ++i) {
-    if ((point.behind_varies >> i & 1) != 0) continue;
-    const bool ours = i + 1 < armed.length && behind[i] == armed.bytes[i + 1];
-    const bool same = ours || behind[i] == undo.original[i + 1];
+  for (u32 i = 0; i < point.following_bytes && i < kMostFollowing; ++i) {
+    if ((point.following_varies >> i & 1) != 0) continue;
+    const bool ours = i + 1 < armed.length && after[i] == armed.bytes[i + 1];
+    const bool same = ours || after[i] == undo.original[i + 1];
     ++known;
     equal += same ? 1 : 0;
-    if (!same && behind[i] != kBreakpoint) return false;
+    if (!same && after[i] != kBreakpoint) return false;
   }
   return equal != 0 || known == 0;
 }

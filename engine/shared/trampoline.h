@@ -13,7 +13,7 @@
 //   [ BodyHead | literals | save | record, or nothing | restore, return over the red zone | call of the agent, jump to restore ]
 //                         ^code         ^recorded       ^out                ^slow
 //
-// The body knows the point by its return address, which is where the copy begins: the slot's head is kCopyBehindThunk bytes
+// The body knows the point by its return address, which is where the copy begins: the slot's head is kCopyAfterThunk bytes
 // before it. A thread from `recorded` to `slow`, at `lost`, or from `called` on has recorded its hit, or counted it as lost or
 // dropped; at any other place of the body it has not.
 //
@@ -52,14 +52,14 @@ struct ExitHead {
 static_assert(sizeof(ExitHead) == kSlotUnit);
 
 inline constexpr u32 kThunkInSlot = sizeof(SlotHead);
-inline constexpr u32 kCopyInSlot = sizeof(SlotHead);                     // of a breakpoint
-inline constexpr u32 kCopyBehindThunk = sizeof(SlotHead) + kThunkBytes;  // of a jump
-inline constexpr u32 kMaxCopyInSlot = kCopyBehindThunk + 256;  // end of the longest copy: marks have 8-bit offsets
+inline constexpr u32 kCopyInSlot = sizeof(SlotHead);                    // of a breakpoint
+inline constexpr u32 kCopyAfterThunk = sizeof(SlotHead) + kThunkBytes;  // of a jump
+inline constexpr u32 kMaxCopyInSlot = kCopyAfterThunk + 256;  // end of the longest copy: marks have 8-bit offsets
 
 // Whether a slot with this head at `at` is the point's. Copies in different slots have different addresses, so at no other
 // multiple of kSlotUnit does this hold.
 constexpr bool is_slot_of(const SlotHead& head, u64 at, const Point& point) {
-  return head.address == point.address && (point.copy - at == kCopyInSlot || point.copy - at == kCopyBehindThunk);
+  return head.address == point.address && (point.copy - at == kCopyInSlot || point.copy - at == kCopyAfterThunk);
 }
 
 inline constexpr u64 kBodyMagic = 0x31312d79646f6275;  // "ubody-11"

@@ -29,7 +29,7 @@ inline constexpr u32 kSwitchOn = 0, kSwitchOff = 1;
 inline constexpr u32 kNoSwitch = ~u32{0};  // no switch
 
 // Whether a trigger acts after the record, so that the event itself is still recorded.
-constexpr bool acts_behind(TriggerKind kind) { return kind == TriggerKind::trace_off; }
+constexpr bool acts_after(TriggerKind kind) { return kind == TriggerKind::trace_off; }
 constexpr bool turns_switch(TriggerKind kind) { return kind <= TriggerKind::disable_event; }
 constexpr u32 wanted_state(TriggerKind kind) {
   return kind == TriggerKind::trace_off || kind == TriggerKind::disable_event ? kSwitchOff : kSwitchOn;

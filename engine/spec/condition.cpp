@@ -29,7 +29,7 @@ std::size_t find_if(std::string_view line) {
   return std::string_view::npos;
 }
 
-std::size_t comment_behind(std::string_view line, std::size_t at) {
+std::size_t comment_after(std::string_view line, std::size_t at) {
   for (char quote = '\0'; at < line.size(); ++at) {
     const char c = line[at];
     if (quote == '\0' && c == '#') return at;
@@ -47,7 +47,7 @@ Result<Conditional> split_condition(std::string_view line, bool strict) {
   const std::size_t at = strict ? std::string_view::npos : find_if(line);
   if (at == std::string_view::npos) return Conditional{.definition = line, .line = line};
   const std::size_t from = skip_blanks(line, at + kIf.size());
-  std::size_t end = comment_behind(line, from);
+  std::size_t end = comment_after(line, from);
   while (end > from && is_blank(line[end - 1])) --end;
   line = line.substr(0, end);
   if (from >= end)

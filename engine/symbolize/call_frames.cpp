@@ -194,11 +194,11 @@ CallFrames::CallFrames(std::span<const std::uint8_t> file) {
 
 // Of two that begin at one address, the first: the program itself unwinds by .eh_frame.
 const CallFrames::Entry* CallFrames::entry_at(std::uint64_t address) const {
-  const auto behind = std::upper_bound(entries_.begin(), entries_.end(), address,
-                                       [](std::uint64_t a, const Entry& entry) { return a < entry.begin; });
-  if (behind == entries_.begin()) return nullptr;
-  const std::uint64_t begin = std::prev(behind)->begin;
-  const auto first = std::lower_bound(entries_.begin(), behind, begin,
+  const auto after = std::upper_bound(entries_.begin(), entries_.end(), address,
+                                      [](std::uint64_t a, const Entry& entry) { return a < entry.begin; });
+  if (after == entries_.begin()) return nullptr;
+  const std::uint64_t begin = std::prev(after)->begin;
+  const auto first = std::lower_bound(entries_.begin(), after, begin,
                                       [](const Entry& entry, std::uint64_t b) { return entry.begin < b; });
   return address < first->end ? &*first : nullptr;
 }

@@ -94,7 +94,7 @@ class Unwinder {
     // Code that starts threads of its own kind leaves a function's address + 1 there (Go's goexit), because unwinders look one
     // byte back.
     const auto function = code.file->range_at(code.link_address);
-    return is_behind_call(*code.file, code.link_address + 1) || (function && function->begin == code.link_address);
+    return is_after_call(*code.file, code.link_address + 1) || (function && function->begin == code.link_address);
   }
 
   const trace::StackCopy& stack_;
@@ -106,7 +106,7 @@ class Unwinder {
 
 }  // namespace
 
-bool is_behind_call(const elf::ElfFile& file, std::uint64_t address) {
+bool is_after_call(const elf::ElfFile& file, std::uint64_t address) {
   const auto end = file.offset_of_address(address - 1);
   if (!end) return false;
   const auto before = file.bytes().first(std::min<std::size_t>(*end + 1, file.bytes().size()));

@@ -35,6 +35,6 @@ std::vector<format::StackFrame> unwind(const trace::StackCopy& stack,
                                        const std::function<CodeAt(std::uint64_t address)>& find);
 
 // Whether the file's bytes before a link-time address can be a call.
-bool is_behind_call(const elf::ElfFile& file, std::uint64_t address);
+bool is_after_call(const elf::ElfFile& file, std::uint64_t address);
 
 }  // namespace uprobe

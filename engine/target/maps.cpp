@@ -7,7 +7,7 @@
 namespace uprobe::target {
 namespace {
 
-// Takes a number in `base` and the one character behind it.
+// Takes a number in `base` and the one character after it.
 bool take_number(std::string_view& text, int base, std::uint64_t& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
   if (error != std::errc() || end == text.data() + text.size()) return false;
@@ -86,7 +86,7 @@ std::vector<Addr> free_places_near(const std::vector<Mapping>& maps, Addr begin,
       continue;
     }
     if (gap.begin < end.value) continue;
-    // Above: first with room for a break that may not have been mapped yet, then right behind.
+    // Above: first with room for a break that may not have been mapped yet, then right after.
     const std::uint64_t far = (end.value + kBreakRoom) / kPage * kPage;
     if (far > gap.begin && far + size + kPage < gap.end && far + size - begin.value < kReach)
       above.push_back(Addr{far});

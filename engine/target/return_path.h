@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Where a thread goes that makes system calls for us when we die in the middle: the kernel lets go of a dead tracer's
-// tracees, which then run on with whatever registers they have. So behind each call stands a second one that restores
+// tracees, which then run on with whatever registers they have. So after each call stands a second one that restores
 // registers and mask from a frame (`arch/code/return_frame.h`). Only for a program that has not begun: the code goes
 // into unused bytes of its vDSO's header, the frame below the stack pointer, where nothing is yet.
 #pragma once

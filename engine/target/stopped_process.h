@@ -100,7 +100,7 @@ class StoppedProcess : public Target {
   std::vector<pid_t> seized_;             // also those that have not stopped
   std::optional<ExitReaper> undertaker_;  // of these, while more of them are being seized
   pid_t away_ = 0;                        // on a remote call
-  bool is_at_rest_ = false;               // that one: in a stop behind which the kernel looks at what it was doing
+  bool is_at_rest_ = false;               // that one: in a stop after which the kernel looks at what it was doing
   Addr place_;                            // of the remote call's code
   std::vector<std::uint8_t> before_;
   bool is_changed_ = false;  // what stands there

@@ -193,7 +193,7 @@ bool looks_first(const AreaSpec& spec, const EventSwitch& of) {
     if (asks_name(spec, trigger)) return true;
     if (trigger.kind == shared::TriggerKind::stack) return trigger.count != shared::kUnlimited;
     return shared::turns_switch(trigger.kind) &&
-           (is_looked_at || shared::acts_behind(trigger.kind) || !trigger.condition.tests.empty());
+           (is_looked_at || shared::acts_after(trigger.kind) || !trigger.condition.tests.empty());
   });
 }
 

@@ -160,7 +160,7 @@ std::size_t Reader::merge(std::uint64_t limit, std::size_t most, const Sink& sin
 
 void Reader::hand_on(RingCopy& ring, const Sink& sink) {
   const shared::RecordHead head = ring.front();
-  const std::span<std::uint8_t> bytes = ring.payload_behind(head);
+  const std::span<std::uint8_t> bytes = ring.payload_of(head);
   shared::PayloadHead payload;
   std::memcpy(&payload, bytes.data(), sizeof payload);
   const Maker maker{task_of(payload), clock_.to_ns(head.tsc)};
@@ -185,7 +185,7 @@ void Reader::hand_on(RingCopy& ring, const Sink& sink) {
         .type = payload.type,
         .flags = head.flags,
         .payload = bytes,
-        .stack = ring.stack_behind(head)});
+        .stack = ring.stack_of(head)});
   ring.pop(head);
 }
 

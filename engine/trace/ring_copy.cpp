@@ -73,11 +73,11 @@ bool RingCopy::reclaim(std::uint32_t owner) {
 
 RecordHead RingCopy::front() const { return load_from<RecordHead>(queue_.front()); }
 
-std::span<std::uint8_t> RingCopy::payload_behind(const RecordHead& head) {
+std::span<std::uint8_t> RingCopy::payload_of(const RecordHead& head) {
   return {queue_.front() + sizeof head, head.payload_bytes};
 }
 
-std::span<const std::uint8_t> RingCopy::stack_behind(const RecordHead& head) {
+std::span<const std::uint8_t> RingCopy::stack_of(const RecordHead& head) {
   const std::uint64_t begin = (sizeof head + head.payload_bytes + kUnit - 1) / kUnit * kUnit;
   if ((head.flags & shared::kRecordStack) == 0 || begin >= head.length) return {};
   return {queue_.front() + begin, head.length - begin};

@@ -62,8 +62,8 @@ class RingCopy {
   std::uint64_t front_time() const { return front().tsc; }
   shared::RecordHead front() const;  // its `tsc` is a possible time, not before that of the previous record
   // The parts of the record with the head `head`.
-  std::span<std::uint8_t> payload_behind(const shared::RecordHead& head);
-  std::span<const std::uint8_t> stack_behind(const shared::RecordHead& head);  // empty: it has none
+  std::span<std::uint8_t> payload_of(const shared::RecordHead& head);
+  std::span<const std::uint8_t> stack_of(const shared::RecordHead& head);  // empty: it has none
   void pop(const shared::RecordHead& head) { queue_.pop(head.length); }
 
   std::uint64_t last_time() const { return last_time_; }  // time of the latest record taken

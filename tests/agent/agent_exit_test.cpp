@@ -9,7 +9,7 @@ INSTANTIATE_TEST_SUITE_P(FastAndNot, Jump, testing::Bool(), [](const auto& p) { 
 
 // After the head of a return event: every register, and the word `below` the stack pointer.
 constexpr u32 kWordAtReturn = 24 + 8 * shared::kRegCount, kReturnRegisters = kWordAtReturn + 8;
-std::vector<Insn> all_registers_behind_return(u32 below) {
+std::vector<Insn> all_registers_after_return(u32 below) {
   std::vector<Insn> program = all_registers();
   for (Insn& each : program) {
     if (each.op == Op::store_value) each.offset += 8;
@@ -18,10 +18,10 @@ std::vector<Insn> all_registers_behind_return(u32 below) {
   return program;
 }
 
-TEST_P(Jump, AtAReturnTheStateIsThatBehindIt) {
+TEST_P(Jump, AtAReturnTheStateIsThatAfterIt) {
   constexpr struct { u16 pops, lead; } kReturns[] = {{8, 0}, {8 + 0x1234, 0}, {0xffff, 0}, {8, 8}, {24, 16}};
   for (const auto& [pops, lead] : kReturns) {
-    OneEvent session(all_registers_behind_return(pops), kReturnRegisters, cpus(), kClaimed, 1 << 20);
+    OneEvent session(all_registers_after_return(pops), kReturnRegisters, cpus(), kClaimed, 1 << 20);
     session.event().flags = shared::kEventReturns;
     JumpProbe probe(hit_site);
     probe.arm(session, fast(), {.pops = pops, .lead = lead, .distance = 0x5678});
@@ -56,7 +56,7 @@ TEST_P(Jump, AtAReturnTheStateIsThatBehindIt) {
 // By the agent: a body records only if no consumer asks for restored registers.
 TEST_P(Jump, InFrontOfAReturnWhatIsRestoredComesFromTheStack) {
   if (fast()) GTEST_SKIP() << "a case of the slow way";
-  std::vector<Insn> program = all_registers_behind_return(24);  // rsp is 24 higher: the first word
+  std::vector<Insn> program = all_registers_after_return(24);  // rsp is 24 higher: the first word
   OneEvent session(program, kReturnRegisters, cpus(), kClaimed, 1 << 20);
   session.event().flags = shared::kEventReturns;
   JumpProbe probe(hit_site);
@@ -89,7 +89,7 @@ class Exit : public Jump {
 };
 INSTANTIATE_TEST_SUITE_P(, Exit, testing::Values(false), [](const auto&) { return "agent"; });
 
-TEST_P(Exit, ShowsTheRegistersBehindTheReturn) {
+TEST_P(Exit, ShowsTheRegistersAfterTheReturn) {
   OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 1 << 20);
   JumpProbe probe(hit_site);
   probe.arm(session, false);
@@ -112,7 +112,7 @@ TEST_P(Exit, ShowsTheRegistersBehindTheReturn) {
 }
 
 // The newer one first, then the return's, which is still older in the list, whatever their order.
-TEST_P(Exit, ReturnsComeBehindTheOthers) {
+TEST_P(Exit, ReturnsComeAfterTheOthers) {
   OneEvent session({insn(Op::begin), load(Reg::sp), insn(Op::store_value, 8, 0, 24), insn(Op::end)}, 32, cpus(),
                    kClaimed, 1 << 20);
   JumpProbe probe(hit_site);

@@ -213,7 +213,7 @@ TEST_F(Interpret, MemoryIsReadUpToTheFirstUnreadableByte) {
 }
 
 // As the kernel fetches them: one by one.
-TEST_F(Interpret, ElementsBehindAHoleAreRead) {
+TEST_F(Interpret, ElementsAfterAHoleAreRead) {
   const HoleyMemory memory(1);
   for (u32 i = 0; i < 64; ++i)
     memory.begin()[i] = static_cast<u8>(i + 1), *(memory.end() - 64 + i) = static_cast<u8>(i + 101);
@@ -234,7 +234,7 @@ TEST_F(Interpret, ElementsBehindAHoleAreRead) {
   EXPECT_EQ(end.payload[16 + 20], 0);
 }
 
-TEST_F(Interpret, MemoryBehindAFaultIsZero) {
+TEST_F(Interpret, MemoryAfterAFaultIsZero) {
   const Outcome outcome =
       run({begin(), constant(8), dereference(), insn(Op::store_memory, 0, 16, 16), insn(Op::end)}, 32);
   EXPECT_EQ(outcome.at<u64>(16), 0U);

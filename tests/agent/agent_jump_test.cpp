@@ -315,7 +315,7 @@ std::optional<Recorded> one_hit(OneEvent& session, const HitState& in) {
   static struct {
     u64 before[8];
     HitState out;
-    u64 behind[8];
+    u64 after[8];
   } zeroed;
   zeroed = {};
   HitState& out = zeroed.out;  // programs read the stack, which holds its address

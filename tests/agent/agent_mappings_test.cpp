@@ -44,7 +44,7 @@ struct Session {
   void answer() {
     shared::MailSlot& slot = box.slots[0];
     const u32 word = __atomic_load_n(&slot.asked.check, __ATOMIC_ACQUIRE);
-    const u32 done = shared::turn(shared::number_behind(shared::number_of(word), 1), shared::MailState::done);
+    const u32 done = shared::turn(shared::number_after(shared::number_of(word), 1), shared::MailState::done);
     if (shared::state_of(word) != shared::MailState::request || slot.answered.word == done) return;
     __atomic_fetch_add(&asked, 1, __ATOMIC_RELEASE);
     __atomic_store_n(&slot.answered.word, done, __ATOMIC_RELEASE);
@@ -195,7 +195,7 @@ TEST_F(Mappings, CodeThatIsGoneIsTold) {
   block.undo_offset = static_cast<u32>(word_of(&tables.undo) - word_of(&tables));
   block.sessions[0] = block_.sessions[0];
   point.address = word_of(text), point.state = static_cast<u32>(shared::PointState::armed);
-  point.behind_bytes = 7;
+  point.following_bytes = 7;
   std::memcpy(tables.undo.original, text, sizeof text);
   const agent::SignalFrame frame{};
   EXPECT_EQ(agent::code_at(block, point, frame), agent::Code::ours);

@@ -139,7 +139,7 @@ class JumpProbe {
   const arch::Body& body() const { return body_; }
   // The places in the island, which begins with the body.
   u64 slot() const { return address() + 3 * kPage; }
-  u64 copy() const { return slot() + shared::kCopyBehindThunk; }
+  u64 copy() const { return slot() + shared::kCopyAfterThunk; }
   shared::SlotHead& head() { return *reinterpret_cast<shared::SlotHead*>(slot()); }
   shared::ExitHead& exit_head() { return *(reinterpret_cast<shared::ExitHead*>(slot()) - 1); }
   u64 address() const { return word_of(island_); }

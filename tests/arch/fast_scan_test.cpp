@@ -79,7 +79,7 @@ TEST(FastScan, AgreesOnEveryOpcode) {
   EXPECT_GT(comparison.percent(), 50);
 }
 
-TEST(FastScan, AgreesBehindTwoPrefixes) {
+TEST(FastScan, AgreesAfterTwoPrefixes) {
   Comparison comparison;
   for (const std::uint8_t first : kPrefixes)
     for (const std::uint8_t second : kPrefixes) enumerate({first, second}, {0, 2, 4, 5}, comparison);
@@ -122,7 +122,7 @@ class Keeping {
     for (unsigned reg = 0; reg < 16; ++reg) {
       if (!fast_keeps(bytes, reg)) continue;
       ++kept_;
-      if (value_behind_fully(bytes, kAt, reg).kind == RegisterValue::Kind::same) continue;
+      if (value_after_fully(bytes, kAt, reg).kind == RegisterValue::Kind::same) continue;
       if (++different_ < 20) ADD_FAILURE() << to_hex(bytes.first(kMaxInsnBytes)) << ": register " << reg;
     }
   }

@@ -418,7 +418,7 @@ Comparison Machine::compare(Bytes insn, Scene scene, Random& random, unsigned lo
   const std::uint64_t to = (random() % 2 == 0 ? kFar : kCode) + 0x8000 + random() % 0x1000;
   std::memset(writable(from_), 0xcc, kTargetDistance);
   std::memcpy(writable(from_), aimed_.data(), aimed_.size());
-  put_landing(writable(from_ + aimed_.size()), from_ + aimed_.size(), kBehind);
+  put_landing(writable(from_ + aimed_.size()), from_ + aimed_.size(), kAfter);
   put_landing(writable(from_ + kTargetDistance), from_ + kTargetDistance, kTarget);
 
   Comparison result{{}, run(from_), from_, to};

@@ -68,7 +68,7 @@ struct Outcome {
   Signal signal;
 };
 
-enum Landing : unsigned { kNowhere, kBehind, kTarget };
+enum Landing : unsigned { kNowhere, kAfter, kTarget };
 
 struct Comparison {
   std::string difference;  // empty: none

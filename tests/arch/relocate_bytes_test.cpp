@@ -279,7 +279,7 @@ constexpr Refusal kRefusals[] = {
     {"cc", "a breakpoint instruction"},
     {"f1", "a debug trap instruction"},
     {"cd 03", "a breakpoint instruction"},
-    {"cd 04", "a software interrupt that is reported behind itself"},
+    {"cd 04", "a software interrupt that is reported after itself"},
     {"ce", kNoInsn},  // into does not exist in 64-bit mode
     {"ff 18", kFarCall},
     {"48 ff 1d 00 00 00 00", kFarCall},

@@ -94,7 +94,7 @@ constexpr long kNoCall = 5000;
 
 TEST_F(ResumedCalls, TheResultIsThatOfBothParts) { EXPECT_EQ(run(SYS_getpid, 1000), ::getpid() + 1000); }
 
-TEST_F(ResumedCalls, AnErrorBehindAPartIsNone) { EXPECT_EQ(run(kNoCall, 1000), 1000); }
+TEST_F(ResumedCalls, AnErrorAfterAPartIsNone) { EXPECT_EQ(run(kNoCall, 1000), 1000); }
 
 TEST_F(ResumedCalls, WithoutAPartTheResultIsWhatItIs) {
   EXPECT_EQ(run(SYS_getpid, 0), ::getpid());

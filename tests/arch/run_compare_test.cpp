@@ -45,7 +45,7 @@ void run_row(Machine& machine, const InsnRow& row, Random& random, Seen& seen) {
       ++seen.signals;
       continue;
     }
-    seen.falls_through |= result.native.arrived == kBehind;
+    seen.falls_through |= result.native.arrived == kAfter;
     seen.target |= result.native.arrived >= kTarget;
   }
 }
@@ -135,7 +135,7 @@ TEST(InputOutput, WorksDisplacedWherePermitted) {
     const Comparison result = machine.compare(from_hex(insn), Scene::data, random, kRax);
     EXPECT_EQ(result.difference, "") << insn;
     EXPECT_EQ(result.native.signal.number, 0) << insn;
-    EXPECT_EQ(result.native.arrived, kBehind) << insn;
+    EXPECT_EQ(result.native.arrived, kAfter) << insn;
   }
   ioperm(0x80, 1, 0);
   const Comparison forbidden = machine.compare(from_hex("e6 80"), Scene::data, random);

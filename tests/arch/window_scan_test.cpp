@@ -128,14 +128,14 @@ TEST(Scan, SaysWhatARegisterHolds) {
       {"e2 00", 1, Kind::other, 0, 0},     // loop
   };
   for (const auto& row : rows) {
-    const auto value = value_behind(from_hex(row.bytes), kAt, row.reg);
+    const auto value = value_after(from_hex(row.bytes), kAt, row.reg);
     EXPECT_EQ(value.kind, row.kind) << row.bytes;
     EXPECT_EQ(value.a, row.a) << row.bytes;
     EXPECT_EQ(value.b, row.b) << row.bytes;
   }
-  EXPECT_EQ(value_behind(from_hex("48 8d 05 00 01 00 00"), kAt, 0).constant, 0x1107U);
-  EXPECT_EQ(value_behind(from_hex("b8 00 20 40 80"), kAt, 0).constant, 0x80402000U);
-  EXPECT_EQ(value_behind(from_hex("48 63 05 00 01 00 00"), kAt, 0).constant, 0x1107U);
+  EXPECT_EQ(value_after(from_hex("48 8d 05 00 01 00 00"), kAt, 0).constant, 0x1107U);
+  EXPECT_EQ(value_after(from_hex("b8 00 20 40 80"), kAt, 0).constant, 0x80402000U);
+  EXPECT_EQ(value_after(from_hex("48 63 05 00 01 00 00"), kAt, 0).constant, 0x1107U);
 }
 
 TEST(Scan, KnowsTheRegisterOfAJump) {

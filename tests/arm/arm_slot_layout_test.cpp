@@ -88,7 +88,7 @@ class Placing : public testing::Test {
   const shared::Point& point_at(std::uint64_t offset) { return block_->points()[block_->find(kCode + offset).value()]; }
   Addr slot_at(std::uint64_t offset) {
     const shared::Point& point = point_at(offset);
-    return Addr{point.copy - (point.jump_bytes != 0 ? shared::kCopyBehindThunk : shared::kCopyInSlot)};
+    return Addr{point.copy - (point.jump_bytes != 0 ? shared::kCopyAfterThunk : shared::kCopyInSlot)};
   }
   SlotHead head_at(std::uint64_t offset) { return target_.get<SlotHead>(slot_at(offset)); }
   // The body that its thunk calls.

@@ -50,7 +50,7 @@ TEST(CliDiagnostics, TheCaretCountsCharactersNotBytes) {
             "           ^\n");
 }
 
-TEST(CliDiagnostics, TheCaretMayStandBehindTheEnd) {
+TEST(CliDiagnostics, TheCaretMayStandAfterTheEnd) {
   EXPECT_EQ(plain({.text = "bad", .where = "p:a", .column = 3}), "uprobe-run: bad\n  p:a\n     ^\n");
   EXPECT_EQ(plain({.text = "bad", .where = "p:a", .column = 4000}), "uprobe-run: bad\n  p:a\n     ^\n");
   EXPECT_EQ(plain({.text = "bad", .where = "p:a", .column = 0}), "uprobe-run: bad\n  p:a\n  ^\n");
@@ -82,8 +82,8 @@ TEST(CliDiagnostics, LongDefinitionsAreCutAtTheirEndsToo) {
   const auto [last_line, last_caret] = quoted(definition, 999);
   EXPECT_EQ(last_line.at(last_caret.size() - 1), '?');
   EXPECT_TRUE(last_line.starts_with("  ...a"));
-  const auto [behind_line, behind_caret] = quoted(definition, 1000);
-  EXPECT_EQ(behind_line.size() + 1, behind_caret.size());
+  const auto [after_line, after_caret] = quoted(definition, 1000);
+  EXPECT_EQ(after_line.size() + 1, after_caret.size());
 }
 
 TEST(CliDiagnostics, CuttingEscapedBytesKeepsThemWhole) {

@@ -174,7 +174,7 @@ class CliRun : public testing::Test {
   Fd in_, out_, err_;
 };
 
-TEST_F(CliRun, TheTraceGoesToStandardErrorAndTheSummaryBehindIt) {
+TEST_F(CliRun, TheTraceGoesToStandardErrorAndTheSummaryAfterIt) {
   engine_.lines = {"zsh-1 hit\n", "zsh-1 again\n"};
   engine_.totals.probes = {probe_summary(2)};
   EXPECT_EQ(code({"-p", "p:a /bin/zsh:x", "zsh", "-c", "y"}), 0);

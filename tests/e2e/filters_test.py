@@ -279,7 +279,7 @@ class Conditions(harness.TestCase):
             self.assertIn(": 8 hits, 6 filtered", said)
         self.assertIn("uprobes/other", said)
 
-    def test_a_filter_behind_it_takes_its_place(self):
+    def test_a_filter_after_it_takes_its_place(self):
         self.assertEqual(self.traced("-p", self.line, "--filter", "n > 5")[0], ["6", "7"])
 
     def test_by_ld_preload(self):

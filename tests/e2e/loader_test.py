@@ -287,8 +287,8 @@ class ByHand(LoaderCase):
         self.assertEqual(self.run_mode("taken_over"), 1)
         self.assertEqual(self.output, "22\n42 traps 1\n42 traps 2\n42 traps 3\n")
 
-    def test_code_changed_behind_a_probe(self):
-        self.assertEqual(self.run_mode("changed_behind"), 4)
+    def test_code_changed_after_a_probe(self):
+        self.assertEqual(self.run_mode("changed_after"), 4)
         self.assertEqual(self.output, "22\n41\n41\n41\n")
 
     def test_text_moved_to_other_memory(self):
@@ -301,7 +301,7 @@ class ByHand(LoaderCase):
 
     def test_with_the_library_preloaded(self):
         env = {**os.environ, **harness.preloaded(UPROBE_PROBES=self.leaf, UPROBE_OUTPUT=self.path("trace"))}
-        for mode, hits in (("by_hand", 5), ("taken_over", 1), ("changed_behind", 4)):
+        for mode, hits in (("by_hand", 5), ("taken_over", 1), ("changed_after", 4)):
             with self.subTest(mode=mode):
                 command = [self.program, mode, self.one, self.offset]
                 alone, seen = harness.run(command), harness.run(command, env=env)

@@ -165,7 +165,7 @@ class Tables(harness.TestCase):
                     self.assertEqual(place, known)
         self.assertGreater(in_vdso, 0)
 
-    def test_behind_a_return(self):
+    def test_after_a_return(self):
         """The registers are those that the caller goes on with."""
         by_exit, own = self.run_jobs("stacks", ["r:t/e {}:leads n=$retval:s32"], *self.JOBS)
         expected = [frames[2:] for n, frames in own if n not in (11, 12)]

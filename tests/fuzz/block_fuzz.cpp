@@ -33,10 +33,10 @@ class Processors : public control::Serializer {
 NewPoint make_point(Block& block, std::uint32_t index) {
   NewPoint point;
   point.address = kCode + 64 * index;
-  point.copy = kIsland + 256 * index + shared::kCopyBehindThunk;
+  point.copy = kIsland + 256 * index + shared::kCopyAfterThunk;
   point.copy_bytes = 20, point.mark_count = 2, point.code_bytes = 5;
   point.insn = {0x48, 0x89, 0xe5};
-  point.behind = {0x89, 0xe5, 0x90, 0x90};
+  point.following = {0x89, 0xe5, 0x90, 0x90};
   if (index % 2 == 0) point.jump_bytes = shared::kJumpBytes, point.jump_to = point.copy - shared::kThunkBytes;
   const auto event = static_cast<std::uint16_t>(index);
   const auto list = block.list_for(
@@ -91,7 +91,7 @@ void use(test::FakeTarget& target, Block& block) {
     static_cast<void>(block.after_prefix_window(i));
     static_cast<void>(control::has_armed_text(target, block, block.points()[i]));
     if (i == 0)
-      static_cast<void>(block.set_behind(target, i, std::vector<std::uint8_t>(block.points()[i].behind_bytes)));
+      static_cast<void>(block.set_following(target, i, std::vector<std::uint8_t>(block.points()[i].following_bytes)));
     if (i == 1) static_cast<void>(block.keep_only(target, i, list));
   }
   static_cast<void>(block.add(target, {make_point(block, kEntries)}));

@@ -144,7 +144,7 @@ class Liar {
   }
   bool say(MailSlot& slot, std::uint64_t result, std::uint32_t steps) {
     slot.result = result;
-    put(slot, shared::turn(shared::number_behind(number_, steps), MailState::result));
+    put(slot, shared::turn(shared::number_after(number_, steps), MailState::result));
     return true;
   }
   void put(MailSlot& slot, std::uint32_t word) {

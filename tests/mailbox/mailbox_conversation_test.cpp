@@ -89,7 +89,7 @@ TEST(Conversation, ATornWordIsNone) {
 TEST(Conversation, ARequestIsSeenOnceAlsoWhereNumbersWrap) {
   for (const std::uint32_t number : {1U, (1U << 27) - 1, 1U << 27, (1U << 28) - 1, 0U}) {
     FakeLine line;
-    line.slot.answered = {shared::turn(shared::number_behind(number, ~0U), MailState::done), 0};
+    line.slot.answered = {shared::turn(shared::number_after(number, ~0U), MailState::done), 0};
     line.say(number, MailState::request);
     Conversation thread(line);
     EXPECT_TRUE(thread.has_request()) << number;

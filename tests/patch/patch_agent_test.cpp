@@ -65,10 +65,10 @@ class Traced {
     return status;
   }
   // After finish(): "near 1234" of the program, "uprobes/near PATH:0x1: 1,234 hits" of the tool.
-  unsigned long calls(const std::string& function) const { return number_behind(output_, function + " "); }
+  unsigned long calls(const std::string& function) const { return number_after(output_, function + " "); }
   unsigned long hits(const std::string& function) const {
     const std::size_t line = summary_.find("uprobes/" + function + " ");
-    return line == std::string::npos ? 0 : number_behind(summary_.substr(line), ": ");
+    return line == std::string::npos ? 0 : number_after(summary_.substr(line), ": ");
   }
   const std::string& summary() const { return summary_; }
 
@@ -95,7 +95,7 @@ class Traced {
     for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) text += static_cast<char>(c);
     return text;
   }
-  static unsigned long number_behind(const std::string& text, const std::string& word) {
+  static unsigned long number_after(const std::string& text, const std::string& word) {
     const std::size_t at = text.find(word);
     std::string digits;
     for (std::size_t i = at == std::string::npos ? text.size() : at + word.size(); i < text.size(); ++i) {

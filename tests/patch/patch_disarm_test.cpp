@@ -107,7 +107,7 @@ TEST_F(Disarm, WhatIsNoBreakpointOfOursIsLeftAlone) {
 // Other code with a breakpoint of its own stands where a point was: none of its bytes is changed.
 TEST_F(Disarm, ABreakpointInOtherCodeIsLeftAlone) {
   control::NewPoint gone;
-  gone.address = child_.code() + 16, gone.insn = {0x55}, gone.behind = {0x48, 0x89, 0xe5};
+  gone.address = child_.code() + 16, gone.insn = {0x55}, gone.following = {0x48, 0x89, 0xe5};
   ASSERT_TRUE(block_->add(target_, {gone}));
   put(16, 0xcc), put(17, 0xb8), put(18, 42);
   ASSERT_TRUE(control::disarm_waiting(child_.pid(), child_.block()));
@@ -140,7 +140,7 @@ class DisarmJump : public Disarm {
     Disarm::SetUp();
     control::NewPoint jump;
     jump.address = child_.code() + kAt, jump.copy = child_.code() + 128, jump.jump_to = child_.code() + 256;
-    jump.jump_bytes = 5, jump.insn = {kOriginal, kOriginal + 5}, jump.behind = {kOriginal + 1, kOriginal + 6};
+    jump.jump_bytes = 5, jump.insn = {kOriginal, kOriginal + 5}, jump.following = {kOriginal + 1, kOriginal + 6};
     ASSERT_TRUE(block_->add(target_, {jump}));
     const shared::ArmedText armed = shared::armed_text(block_->points().back());
     put_text({armed.bytes, armed.bytes + 5});

@@ -100,7 +100,7 @@ TEST_P(ExitPlan, ReturnsThatAreNotItsAlone) {
   expect_refused("shared_second", "shares its returns");
   expect_refused("has_two_names", "shares its returns with other_name");
   expect_refused("local_routine", "jumps into it or into a part of it");
-  expect_refused("runs_on", "goes on behind its end");
+  expect_refused("runs_on", "goes on past its end");
 }
 
 TEST_P(ExitPlan, NothingToBeFound) {
@@ -119,7 +119,7 @@ TEST_P(ExitPlan, WithoutUnwindInformationTheFlowHasToShowAll) {
   for (const char* name : {"bare_leaves", "bare_leaves_if"}) expect_refused(name, "a jump that leaves it");
   for (const char* name : {"bare_pointer", "bare_memory"}) expect_refused(name, "a jump whose target is not known");
   expect_refused("bare_data", "code or data that its flow does not reach");
-  expect_refused("bare_runs_on", "goes on behind its end");
+  expect_refused("bare_runs_on", "goes on past its end");
   for (const char* name : {"bare_unbalanced", "bare_switches", "bare_aligns"})
     expect_refused(name, "a return instruction whose place on the stack is not known");
   expect_refused("bare_goes_to_its_word", "a return instruction that is none of a call");

@@ -96,7 +96,7 @@ TEST_P(WindowPlan, NotOverTheHeadOfALoop) {
 // A window may begin at the head of a loop: control that comes round hits the probe again.
 TEST_P(WindowPlan, AtTheHeadOfALoop) { expect(WindowKind::several, 5, 5, subject_.at("loop_to_4", 4)); }
 
-TEST_P(WindowPlan, IntoPaddingBehindTheEnd) {
+TEST_P(WindowPlan, IntoPaddingAfterTheEnd) {
   expect(WindowKind::padded, 5, 1, subject_.at("lone_return"));
   expect(WindowKind::padded, 5, 2, subject_.at("return_of_four", 2));
   expect(WindowKind::padded, 5, 2, subject_.at("stops", 2));
@@ -107,7 +107,7 @@ TEST_P(WindowPlan, NotIntoTheNextFunction) {
   expect_none(WindowReason::branch_enters, window);
 }
 
-TEST_P(WindowPlan, NotBehindAnInstructionThatFaultsByDesign) {
+TEST_P(WindowPlan, NotAfterAnInstructionThatFaultsByDesign) {
   const std::uint64_t address = subject_.address("faults_by_design");
   const Window window = subject_.at("faults_by_design");
   EXPECT_LE(window.length, 2);
@@ -186,13 +186,13 @@ TEST_P(WindowPlan, FromInFrontOfThePlace) {
 }
 
 TEST_P(WindowPlan, NotFromInFrontWhereAnythingElseLeadsThere) {
-  for (const char* name : {"entered_itself", "entered_before", "behind_a_call", "behind_a_system_call"})
+  for (const char* name : {"entered_itself", "entered_before", "after_a_call", "after_a_system_call"})
     expect_none(WindowReason::branch_enters, subject_.at(name, 4));
   expect_none(WindowReason::branch_enters, subject_.at("first_of_all"));
 }
 
 TEST_P(WindowPlan, NotFromInFrontOverWhatCannotBeDisplaced) {
-  for (const char* name : {"behind_what_stays", "behind_popf"})
+  for (const char* name : {"after_what_stays", "after_popf"})
     expect_none(WindowReason::branch_enters, subject_.at(name, 4));
   EXPECT_NE(subject_.at("approached_system_call", 3).kind, WindowKind::prefix_window);
 }

@@ -53,7 +53,7 @@ class Module {
   }
 
   // Whether a call ends at the address.
-  bool is_behind_call(std::uint64_t address) const {
+  bool is_after_call(std::uint64_t address) const {
     for (unsigned back = 2; back <= arch::kMaxInsnBytes; ++back) {
       arch::Scanned insn;
       if (!arch::scan(flow_.bytes_at(address - back), Addr{address - back}, insn) || insn.length != back) continue;
@@ -112,7 +112,7 @@ class Watch {
     if (module.is_inside(address)) complain("an arrival inside a window", module, address, before);
     const auto function = module.flow().function_at(address);
     if (!function || !function->is_known() || module.flow().is_arrival(address)) return;
-    if (!module.is_behind_call(address)) complain("an arrival that is not known", module, address, before);
+    if (!module.is_after_call(address)) complain("an arrival that is not known", module, address, before);
   }
 
   bool is_system_call(std::uint64_t now) { return has_opcode(now, 0x05); }

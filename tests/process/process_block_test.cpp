@@ -213,7 +213,7 @@ TEST_F(BlockTest, ATargetThatLiesInItsTablesIsRefused) {
   };
   using shared::CodeFile, shared::Consumer, shared::Point, shared::Undo;
   refused(
-      "behind_bytes", head.point_offset, +[](Point& p) { p.behind_bytes = 16; });
+      "following_bytes", head.point_offset, +[](Point& p) { p.following_bytes = 16; });
   refused(
       "insn_bytes", head.point_offset, +[](Point& p) { p.insn_bytes = 17; });
   refused(
@@ -321,16 +321,16 @@ TEST_F(BlockTest, ATargetThatGoesAwayIsAnError) {
 }
 
 // The program has changed its code after a jump. The bytes under the jump itself must still be restored.
-TEST_F(BlockTest, WhatStandsBehindAJumpChangesNothingOfItsOwnOriginal) {
+TEST_F(BlockTest, WhatStandsAfterAJumpChangesNothingOfItsOwnOriginal) {
   Block block = make();
   NewPoint point = make_point(block, 0x401000);
   point.jump_to = Addr{0x500000}, point.jump_bytes = 5;
-  point.behind = {0x89, 0xe5, 0x53, 0x50, 0x90, 0x90};
+  point.following = {0x89, 0xe5, 0x53, 0x50, 0x90, 0x90};
   ASSERT_TRUE(block.add(target_, {point}));
   const shared::ArmedText armed = shared::armed_text(block.points()[0]);
   std::vector<std::uint8_t> now(armed.bytes + 1, armed.bytes + 5);
   now.insert(now.end(), {0x11, 0x22});
-  ASSERT_TRUE(block.set_behind(target_, 0, now));
+  ASSERT_TRUE(block.set_following(target_, 0, now));
   const shared::Undo& undo = block.undo()[0];
   const std::vector<std::uint8_t> kept(undo.original, undo.original + 7);
   EXPECT_EQ(kept, (std::vector<std::uint8_t>{0x48, 0x89, 0xe5, 0x53, 0x50, 0x11, 0x22}));

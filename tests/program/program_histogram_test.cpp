@@ -54,7 +54,7 @@ TEST(Histogram, PrintsWhatItIs) {
   }
 }
 
-TEST(Histogram, KeysLieOneBehindTheOther) {
+TEST(Histogram, KeysLieOneAfterTheOther) {
   const auto plan = read("hist:keys=n,s,cpu:vals=hitcount.hex,q");
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->key_bytes, 8U + 256 + 8);

@@ -76,7 +76,7 @@ TEST(Verify, AnObjectIsOneOfTheList) {
   EXPECT_EQ(verify(*program).error().text, "instruction 4: an unknown object");
 }
 
-TEST(Verify, ValuesChangeBehindTheirSource) {
+TEST(Verify, ValuesChangeAfterTheirSource) {
   const auto with = [](std::size_t at, shared::Insn insn) {
     return answer([&](EventProgram& p) { p.insns.insert(p.insns.begin() + static_cast<std::ptrdiff_t>(at), insn); });
   };

@@ -37,7 +37,7 @@ TEST(DefinitionSet, BlankLinesAndCommentsDoNothing) {
   EXPECT_EQ(set.listing(), "");
 }
 
-TEST(DefinitionSet, ClearingLeavesNothingBehind) {
+TEST(DefinitionSet, ClearingLeavesNothingAfter) {
   DefinitionSet set = make_set();
   ASSERT_TRUE(set.write("p:g/e /file:f %di\nr:g/h /file:f"));
   set.clear();

@@ -183,7 +183,7 @@ TEST(Calls, AreKnownByTheirBytes) {
     std::memcpy(file.data() + sizeof header, &segment, sizeof segment);
     const auto made = elf::ElfFile::parse("made", file);
     EXPECT_TRUE(made);
-    return made && is_behind_call(*made, end);
+    return made && is_after_call(*made, end);
   };
   for (const auto& bytes : calls) EXPECT_TRUE(is_call(bytes)) << std::hex << int{bytes[0]} << " " << int{bytes[1]};
   for (const auto& bytes : others) EXPECT_FALSE(is_call(bytes));

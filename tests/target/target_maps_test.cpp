@@ -122,7 +122,7 @@ TEST(FreePlaces, NearestBelowComesFirst) {
   EXPECT_LT(places[1], places[0]);
 }
 
-TEST(FreePlaces, NoRoomBehindAHeapAtTheEndOfAllNumbers) {
+TEST(FreePlaces, NoRoomAfterAHeapAtTheEndOfAllNumbers) {
   const std::vector<Mapping> maps = {mapping(0x10000, 0x400000, "/low"),
                                      mapping(0x400000, 0xfffffffffffff000, "[heap]"),
                                      mapping(0x500000, 0x7fffffffe000, "/code")};

@@ -233,7 +233,7 @@ struct Reason {
   const char* text;
 };
 constexpr Reason kRefusedNames[] = {
-    // They trap behind themselves, where a copy has other instructions than the program.
+    // They trap after themselves, where a copy has other instructions than the program.
     {"int3", "a breakpoint instruction"},
     {"int1", "a debug trap instruction"},
     {"enclu", "an enclave instruction, which leaves its own address in rcx"},
@@ -347,12 +347,12 @@ Result<Form> classify_branch(const Decoded& insn) {
   return refused("not on the allow-list");
 }
 
-// int 0x80 comes back behind itself and is restarted two bytes before, as in the original. Vectors 3 and 4 are traps that
-// user mode may raise, reported behind the instruction. Of all others the kernel allows none: they fault where they are.
+// int 0x80 comes back after itself and is restarted two bytes before, as in the original. Vectors 3 and 4 are traps that
+// user mode may raise, reported after the instruction. Of all others the kernel allows none: they fault where they are.
 Result<Form> classify_interrupt(const Decoded& insn) {
   const unsigned vector = insn.bytes[insn.length - 1U];
   if (vector == 3) return refused("a breakpoint instruction");
-  if (vector == 4) return refused("a software interrupt that is reported behind itself");
+  if (vector == 4) return refused("a software interrupt that is reported after itself");
   return Form::plain;
 }
 

@@ -21,7 +21,7 @@ class Emitter {
   void byte(unsigned value) { number(value, 1); }
   void raw(Bytes bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
 
-  // A 32-bit distance to `target`, counted from the end of the instruction, which comes `after` bytes behind the field.
+  // A 32-bit distance to `target`, counted from the end of the instruction, which comes `after` bytes after the field.
   void distance(Addr target, unsigned after = 0) {
     const auto value = static_cast<std::int64_t>(target - (here() + 4 + after));
     if (value != static_cast<std::int32_t>(value)) in_reach_ = false;
@@ -35,7 +35,7 @@ class Emitter {
     byte(0xe9);
     distance(target);
   }
-  // push qword ptr [rip + literal], the literal standing `skip` bytes behind the push.
+  // push qword ptr [rip + literal], the literal standing `skip` bytes after the push.
   void push_literal(unsigned skip) {
     number(0x35ff, 2);
     number(skip, 4);

@@ -12,7 +12,7 @@ namespace {
 
 // The opcode maps, a row for each high half of the opcode, a column for each low half:
 //
-//   .  nothing behind the opcode      m  ModRM                   n  ModRM, an operand in memory
+//   .  nothing after the opcode      m  ModRM                   n  ModRM, an operand in memory
 //   b  an immediate of 8 bits         B  ModRM, 8 bits           r  ModRM, an operand in a register
 //   z  of 16 or 32, never 64 bits     Z  ModRM, 16 or 32 bits    v  of 16, 32 or 64 bits
 //   l  lea                            p  a nop with ModRM        o  nop, or xchg of r8 and rax
@@ -45,7 +45,7 @@ constexpr Map kOneByte = {
     "--PP-.89......45",  // f
 };
 
-// Behind 0f, by the mandatory prefix.
+// After 0f, by the mandatory prefix.
 constexpr Map kTwoByte[] = {{
                                 "-----------u----",  // 0: ud2
                                 "mmmnmmmn-------p",  // 1: movups, movlps, unpcklps, movhps, nop
@@ -275,7 +275,7 @@ class FastScan {
     return true;
   }
 
-  // Behind run(): whether the instruction certainly leaves a register as it is.
+  // After run(): whether the instruction certainly leaves a register as it is.
   bool keeps(unsigned wanted) const {
     const std::uint8_t opcode = *opcode_;
     const bool is_two_byte = opcode_ != begin_ && opcode_[-1] == kEscape;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// scan() without a decoder for what compilers mostly write: legacy and REX prefixes, the one-byte opcodes and those behind
+// scan() without a decoder for what compilers mostly write: legacy and REX prefixes, the one-byte opcodes and those after
 // 0f, by tables. Internal to this folder and its tests; from outside there is scan() alone.
 #pragma once
 
@@ -14,11 +14,11 @@ inline constexpr std::size_t kBytesLookedAt = kMaxInsnBytes + 4 + 4 + 8;
 // these are an instruction remains to be seen. True: `out` is what scan_fully() gives.
 bool fast_scan(Bytes bytes, Addr at, Scanned& out);
 
-// True: value_behind() is certainly the same value. False: it may be.
+// True: value_after() is certainly the same value. False: it may be.
 bool fast_keeps(Bytes bytes, unsigned reg);
 
-// The same as scan() and value_behind(), by Zydis always.
+// The same as scan() and value_after(), by Zydis always.
 bool scan_fully(Bytes bytes, Addr at, Scanned& out);
-RegisterValue value_behind_fully(Bytes bytes, Addr at, unsigned reg);
+RegisterValue value_after_fully(Bytes bytes, Addr at, unsigned reg);
 
 }  // namespace uprobe::arch

@@ -33,19 +33,19 @@ struct Job {
 void emit_adjusted(const Job& job, Bytes bytes, unsigned disp_offset) {
   if (job.insn.base != Base::rip && job.insn.base != Base::eip) return job.out.raw(bytes);
   const Addr operand = job.end() + static_cast<std::uint64_t>(job.insn.disp);
-  const auto behind = bytes.subspan(disp_offset + 4);
-  const auto after = static_cast<unsigned>(behind.size());
+  const auto rest = bytes.subspan(disp_offset + 4);
+  const auto after = static_cast<unsigned>(rest.size());
   job.out.raw(bytes.first(disp_offset));
   if (job.insn.base == Base::rip)
     job.out.distance(operand, after);
   else
     job.out.distance_in_32_bits(operand, after);
-  job.out.raw(behind);
+  job.out.raw(rest);
 }
 
 Bytes own_bytes(const Decoded& insn) { return Bytes(insn.bytes).first(insn.length); }
 
-// The jump that ends a copy. The instruction is done there, so the thread stands behind it.
+// The jump that ends a copy. The instruction is done there, so the thread stands after it.
 void emit_jump_back(const Job& job) {
   job.mark(job.end());
   job.out.jmp(job.next);
@@ -90,7 +90,7 @@ void emit_call(const Job& job) {
 
 // The processor leaves its return address in rcx: the lea makes the original's of it, without touching a flag or the
 // stack. Every thread that comes out of the call executes it, a child on a stack of its own or on its parent's included. An
-// interrupted call is restarted inside the copy: the kernel goes two bytes back, behind a prefix if there is one.
+// interrupted call is restarted inside the copy: the kernel goes two bytes back, after a prefix if there is one.
 void emit_system_call(const Job& job) {
   const auto bytes = own_bytes(job.insn);
   job.out.raw(bytes.first(bytes.size() - kSystemCallBytes));

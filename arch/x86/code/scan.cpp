@@ -72,7 +72,7 @@ bool writes(const ZydisDecodedOperand& operand, ZydisRegister reg) {
 }
 
 // The registers that the psABI lets a callee change; rax carries what it returns.
-RegisterValue behind_call(unsigned reg) {
+RegisterValue after_call(unsigned reg) {
   constexpr unsigned kChanged = 1U << 1 | 1U << 2 | 1U << 6 | 1U << 7 | 0xfU << 8;
   if (reg == 0) return {.kind = Kind::pointer};
   return {.kind = (kChanged >> reg & 1U) != 0 ? Kind::other : Kind::same};
@@ -170,15 +170,15 @@ bool scan_fully(Bytes bytes, Addr at, Scanned& out) {
 }
 
 // Most instructions leave most registers alone.
-RegisterValue value_behind(Bytes bytes, Addr at, unsigned reg) {
-  return fast_keeps(bytes, reg) ? RegisterValue{.kind = Kind::same} : value_behind_fully(bytes, at, reg);
+RegisterValue value_after(Bytes bytes, Addr at, unsigned reg) {
+  return fast_keeps(bytes, reg) ? RegisterValue{.kind = Kind::same} : value_after_fully(bytes, at, reg);
 }
 
-RegisterValue value_behind_fully(Bytes bytes, Addr at, unsigned reg) {
+RegisterValue value_after_fully(Bytes bytes, Addr at, unsigned reg) {
   ZydisDecodedInstruction insn;
   Operands operands;
   if (!decode_raw(bytes, insn, operands)) return {};
-  if (insn.meta.category == ZYDIS_CATEGORY_CALL) return behind_call(reg);
+  if (insn.meta.category == ZYDIS_CATEGORY_CALL) return after_call(reg);
   const auto name = static_cast<ZydisRegister>(ZYDIS_REGISTER_RAX + static_cast<int>(reg));
   for (unsigned i = 0; i < insn.operand_count; ++i) {
     if (!writes(operands[i], name)) continue;

@@ -42,7 +42,7 @@ struct Scanned {
 // The instruction at the start of `bytes` as if it stood at `at`; false when the bytes are none.
 bool scan(Bytes bytes, Addr at, Scanned& out);
 
-// What a 64-bit general register holds behind an instruction, in terms of what registers held before it.
+// What a 64-bit general register holds after an instruction, in terms of what registers held before it.
 struct RegisterValue {
   enum class Kind : std::uint8_t {
     same,          // what it held before
@@ -61,7 +61,7 @@ struct RegisterValue {
   std::uint64_t constant = 0;
 };
 // `reg` is the register's number in the encoding (rax 0, rcx 1, rdx 2, rbx 3, rsp 4 ... r15 15).
-RegisterValue value_behind(Bytes bytes, Addr at, unsigned reg);
+RegisterValue value_after(Bytes bytes, Addr at, unsigned reg);
 
 // The register of an indirect jump: jmp *%rax.
 std::optional<unsigned> jump_register(Bytes bytes);

@@ -24,7 +24,7 @@ bool writes(const ZydisDecodedInstruction& insn, const Operands& operands, Zydis
   });
 }
 
-// What `which` holds behind an instruction that names it as its destination.
+// What `which` holds after an instruction that names it as its destination.
 StackUse::Register assigned(const ZydisDecodedInstruction& insn, const Operands& operands, ZydisRegister which) {
   if (!is_register(operands[0], which)) return {Becomes::unknown, 0};
   const ZydisDecodedOperand& source = operands[1];
@@ -49,7 +49,7 @@ StackUse::Register assigned(const ZydisDecodedInstruction& insn, const Operands&
   return {Becomes::unknown, 0};
 }
 
-StackUse::Register stack_pointer_behind(const ZydisDecodedInstruction& insn, const Operands& operands) {
+StackUse::Register stack_pointer_after(const ZydisDecodedInstruction& insn, const Operands& operands) {
   const std::int64_t word = insn.operand_width == 16 ? 2 : 8;
   if (insn.meta.category == ZYDIS_CATEGORY_CALL) return {};
   if (insn.mnemonic == ZYDIS_MNEMONIC_LEAVE) return {Becomes::from_frame, 8};
@@ -86,7 +86,7 @@ std::optional<StackUse> stack_use(Bytes bytes) {
   if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder(), bytes.data(), bytes.size(), &insn, operands.data())))
     return std::nullopt;
   StackUse use;
-  use.sp = stack_pointer_behind(insn, operands);
+  use.sp = stack_pointer_after(insn, operands);
   if (insn.mnemonic != ZYDIS_MNEMONIC_CALL && writes(insn, operands, ZYDIS_REGISTER_RBP))
     use.frame = assigned(insn, operands, ZYDIS_REGISTER_RBP);
   use.reads = place_named(insn, operands, ZYDIS_OPERAND_ACTION_MASK_READ);

@@ -27,7 +27,7 @@ struct StackUse {
     Becomes becomes = Becomes::same;
     std::int64_t distance = 0;
   };
-  Register sp, frame;  // behind it; of a call: behind the return
+  Register sp, frame;  // after it; of a call: after the return
   // By an explicit operand.
   std::optional<StackPlace> reads, writes;
 };

@@ -94,7 +94,7 @@ void Maker::leave_to_agent() {
   a_.store({rsp, 0}, rax);
   head_.whole_flags = here();
   a_.load(rdi, {rsp, kCopyInFrame});
-  a_.lea(rdi, {rdi, -static_cast<std::int32_t>(shared::kCopyBehindThunk)});
+  a_.lea(rdi, {rdi, -static_cast<std::int32_t>(shared::kCopyAfterThunk)});
   a_.op(0xff, 4, 2, labels_.jump_entry);  // call *jump_entry(%rip)
   head_.called = here();
   a_.load(rax, {rsp, 0});

@@ -3,7 +3,7 @@
 // parts (engine/shared/trampoline.h): a thunk of the point's own, and a body that many points share.
 //
 //   probe point:  jmp ---> thunk: skip the red zone, call ---> body: save what is used, record, restore, return
-//                          copy, behind the thunk        <---        ---> behind the point
+//                          copy, after the thunk        <---        ---> after the point
 //
 // Recording is done in one of two ways, decided per body:
 //   - in the body: one consumer whose event program is made of registers, constants, dereferences, plain memory,

@@ -138,8 +138,8 @@ void run_tests(Assembler& a, std::span<const Test> tests, Gpr scratch,
 }
 
 void next_dropped(const FastRecord& fast, Assembler& a) {
-  constexpr std::int32_t kSlotEvent = static_cast<std::int32_t>(offsetof(shared::SlotHead, event)) -
-                                      static_cast<std::int32_t>(shared::kCopyBehindThunk);
+  constexpr std::int32_t kSlotEvent =
+      static_cast<std::int32_t>(offsetof(shared::SlotHead, event)) - static_cast<std::int32_t>(shared::kCopyAfterThunk);
   a.raw({0x69, 0xc9}), a.number(fast.dropped_stride, 4);  // imul, %ecx, %ecx
   a.op(0x01, 8, rcx, rsi);                                // add %rcx, %rsi
   a.load(rax, {rsp, kCopyInFrame});

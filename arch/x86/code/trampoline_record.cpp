@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Recording in a body: an rseq section that claims nothing, builds the record in place behind the head of the CPU's
+// Recording in a body: an rseq section that claims nothing, builds the record in place after the head of the CPU's
 // ring and ends with the store of `commit`. The same bytes as preload/record.cpp and preload/interpret.cpp make.
 //
 //   rdi  rseq's place from fs:0, then the ring      rcx  the CPU, then the record
@@ -9,11 +9,11 @@
 //
 // What a hit adds to `commit` does not depend on where its record is: the next hit needs the sum early.
 //
-// Order: rdtsc does not start before everything in front of it is executed, and on Intel's processors nothing behind it is
+// Order: rdtsc does not start before everything in front of it is executed, and on Intel's processors nothing after it is
 // issued until it is done. So only what must come first does (the announcement needs the CPU and the ring); the room, the place
-// of the record and the new `commit` are worked out behind it, beside the next instructions of the application.
+// of the record and the new `commit` are worked out after it, beside the next instructions of the application.
 //
-// Where a function returns, the registers are those behind its return, which has not been executed yet.
+// Where a function returns, the registers are those after its return, which has not been executed yet.
 //
 // Nothing in the section may fault for good: the kernel aborts a section before it delivers a signal, so the handler sees the
 // abort address (`slow`), whose fault entry sends the thread to the agent by `faulted`, which then reads with care. That
@@ -48,7 +48,7 @@ constexpr std::int32_t kWholeFlags = -8;  // from rsp
 constexpr std::uint32_t kSoon = 320;
 constexpr std::int32_t kRseqCpu = 4, kRseqSection = 8;
 // The slot's head, from where the copy begins.
-constexpr std::int32_t kSlot = -static_cast<std::int32_t>(shared::kCopyBehindThunk);
+constexpr std::int32_t kSlot = -static_cast<std::int32_t>(shared::kCopyAfterThunk);
 constexpr std::int32_t kSlotAddress = kSlot + static_cast<std::int32_t>(offsetof(shared::SlotHead, address)),
                        kSlotEvent = kSlot + static_cast<std::int32_t>(offsetof(shared::SlotHead, event));
 constexpr std::int32_t kExit = kSlot - static_cast<std::int32_t>(sizeof(shared::ExitHead));
@@ -345,7 +345,7 @@ void Recorder::leave_if_stub(Gpr value) {
   a_.jump_if(kBelow, leave_);
 }
 
-// rax = the stack pointer or the instruction pointer behind the return.
+// rax = the stack pointer or the instruction pointer after the return.
 void Recorder::load_returned(Reg reg) {
   if (reg == Reg::ip) return a_.load(rax, payload(offsetof(shared::ReturnHead, return_ip)));
   a_.load(rax, {rsp, kCopyInFrame});
@@ -423,7 +423,7 @@ void Recorder::leave_if_long() {
   a_.jump_if(kAbove, leave_);
 }
 
-// From rsi to the payload's rdx, two words at a time; rdx ends behind the NUL. Up to seven bytes more are written: the room
+// From rsi to the payload's rdx, two words at a time; rdx ends after the NUL. Up to seven bytes more are written: the room
 // allows it.
 void Recorder::copy_string() {
   Label loop, second, first;

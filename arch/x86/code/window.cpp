@@ -29,7 +29,7 @@ const char* reason_against(const Scanned& insn, Bytes window, Addr from, std::si
   return nullptr;
 }
 
-// Where a copy ends with a jump to the next one, which stands right behind it, that goes.
+// Where a copy ends with a jump to the next one, which stands right after it, that goes.
 bool drop_jump(Copy& copy, Addr next) {
   const CopyMark& last = copy.marks.back();
   if (copy.marks.size() < 2 || last.offset + kJumpBack != copy.bytes.size() || last.original != next) return false;
@@ -48,7 +48,7 @@ Status append(Copy& whole, const Copy& part) {
   return ok();
 }
 
-// The copy at `to` of an instruction that is not the last: it goes on behind itself.
+// The copy at `to` of an instruction that is not the last: it goes on after itself.
 Result<Copy> copy_part(Bytes insn, const Scanned& scanned, Addr from, Addr to) {
   const Addr next = from + scanned.length;
   Result<Copy> part = make_copy(insn, from, to, next);

@@ -75,7 +75,7 @@ uprobe_return_entry:
         popq    136(%rsp)
         testb   $4, 138(%rsp)           # AC: unaligned stores would fault
         jnz     3f
-1:      leaq    312(%rsp), %rax         # behind the return address
+1:      leaq    312(%rsp), %rax         # after the return address
         movq    %rax, 56(%rsp)
         movl    %cs, %eax
         movq    %rax, 144(%rsp)
@@ -168,7 +168,7 @@ uprobe_iterate:
 
 // Unwind information for all stubs at once: their return address is one less than their slot's root, which is looked up as it
 // is ("S"), as the address of a call is. A stub has no frame of its own: without S the unwinder of libgcc would take it and
-// its caller for one frame (uw_identify_context), with the root itself it would look behind a call that ends its range.
+// its caller for one frame (uw_identify_context), with the root itself it would look after a call that ends its range.
         .section .eh_frame, "a", @unwind
         .p2align 3
 1:      .long   3f - 2f

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <ucontext.h>
 
-extern char calls_plain[], calls_more[], behind_plain[], behind_more[];
+extern char calls_plain[], calls_more[], after_plain[], after_more[];
 __asm__(
     ".text\n"
     ".globl call_plain\n.type call_plain,@function\n"
@@ -14,9 +14,9 @@ __asm__(
     ".globl call_more\n.type call_more,@function\n"
     "call_more: mov %rsi, -16(%rsp)\n call calls_more\n ret\n.size call_more,.-call_more\n"
     ".globl calls_plain\n.type calls_plain,@function\n"
-    "calls_plain: call *(%rdi)\n behind_plain: nop\n nop\n nop\n nop\n ret\n.size calls_plain,.-calls_plain\n"
+    "calls_plain: call *(%rdi)\n after_plain: nop\n nop\n nop\n nop\n ret\n.size calls_plain,.-calls_plain\n"
     ".globl calls_more\n.type calls_more,@function\n"
-    "calls_more: call *%fs:8(%rdi,%r9,2)\n behind_more: nop\n nop\n nop\n nop\n ret\n.size calls_more,.-calls_more\n");
+    "calls_more: call *%fs:8(%rdi,%r9,2)\n after_more: nop\n nop\n nop\n nop\n ret\n.size calls_more,.-calls_more\n");
 extern void call_plain(unsigned long where, unsigned long word);
 extern void call_more(unsigned long where, unsigned long word);
 
@@ -25,7 +25,7 @@ static void on_fault(int number, siginfo_t* info, void* context) {
   const int is_plain = r[REG_RIP] == (greg_t)calls_plain;
   (void)number, (void)info;
   printf("%d %d %#lx\n", is_plain, r[REG_RIP] == (greg_t)calls_more, *(unsigned long*)(r[REG_RSP] - 8));
-  r[REG_RIP] = (greg_t)(is_plain ? behind_plain : behind_more);
+  r[REG_RIP] = (greg_t)(is_plain ? after_plain : after_more);
 }
 
 int main(void) {

@@ -140,7 +140,7 @@ static uint64_t jump_target(uint64_t at) {
 static int byte_at(uint64_t at) { return (int)(ptrace(PTRACE_PEEKTEXT, subject.pid, at, 0) & 0xff); }
 
 // The place of a prefix window, by the jump after its copy.
-static uint64_t thunk_behind(uint64_t copy) {
+static uint64_t thunk_after(uint64_t copy) {
   if (byte_at(copy + kThunkCall) == 0xe8) return copy;
   for (uint64_t at = copy; at < copy + kSlot; ++at)
     if (byte_at(at) == 0xe9 && byte_at(target_at(at, 0xe9) + kThunkCall) == 0xe8) return target_at(at, 0xe9);
@@ -149,7 +149,7 @@ static uint64_t thunk_behind(uint64_t copy) {
 }
 
 static void all_breaks(int number) {
-  const uint64_t first = jump_target((uint64_t)subject.site), thunk = thunk_behind(first);
+  const uint64_t first = jump_target((uint64_t)subject.site), thunk = thunk_after(first);
   const uint64_t body = target_at(thunk + kThunkCall, 0xe8);
   for (uint64_t at = first; first != thunk && at < first + kSlot; ++at) break_at(at, number);
   for (uint64_t at = thunk; at < thunk + kSlot; ++at) break_at(at, number);

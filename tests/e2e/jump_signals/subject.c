@@ -27,9 +27,9 @@ enum { kGain = 1, kChangesFlags = 0 };
 #endif
 
 void visit(void);
-extern const char visit_loaded[], visit_site[], visit_behind[], visit_end[];
+extern const char visit_loaded[], visit_site[], visit_after[], visit_end[];
 __asm__(
-    ".globl visit, visit_loaded, visit_site, visit_behind, visit_end\n.type visit, @function\nvisit:\n.cfi_startproc\n"
+    ".globl visit, visit_loaded, visit_site, visit_after, visit_end\n.type visit, @function\nvisit:\n.cfi_startproc\n"
     "push %rbx\npush %rbp\npush %r12\npush %r13\npush %r14\npush %r15\n"
     "mov $110, %eax\nsyscall\nmov %rax, asked(%rip)\n"  // getppid
     "mov %rsp, stack_at(%rip)\n"
@@ -40,7 +40,7 @@ __asm__(
     "mov 88(%rax), %r12\nmov 96(%rax), %r13\nmov 104(%rax), %r14\nmov 112(%rax), %r15\nlea -128(%rsp), %rsp\n"
     "push 120(%rax)\nmov (%rax), %rax\npopf\nlea 128(%rsp), %rsp\nvisit_loaded:\n"
     "visit_site:\n" SITE
-    "visit_behind:\n"
+    "visit_after:\n"
     "mov %rax, found(%rip)\nmov %rbx, found+8(%rip)\nmov %rcx, found+16(%rip)\nmov %rdx, found+24(%rip)\n"
     "mov %rsi, found+32(%rip)\nmov %rdi, found+40(%rip)\nmov %rbp, found+48(%rip)\nmov %r8, found+56(%rip)\n"
     "mov %r9, found+64(%rip)\nmov %r10, found+72(%rip)\nmov %r11, found+80(%rip)\nmov %r12, found+88(%rip)\n"
@@ -73,9 +73,9 @@ static void handle(int number, siginfo_t* info, void* context) {
   ++signals;
   if (ip == visit_site)
     ++before, bad_registers += !is_as_wanted(r, 0, 0);
-  else if (ip == visit_behind)
+  else if (ip == visit_after)
     ++after, bad_registers += !is_as_wanted(r, kGain, kChangesFlags);
-  else if (ip >= (const char*)visit && ip < visit_end && !(ip > visit_site && ip < visit_behind))
+  else if (ip >= (const char*)visit && ip < visit_end && !(ip > visit_site && ip < visit_after))
     ++elsewhere;
   else
     ++bad_places;
@@ -91,7 +91,7 @@ int main(int count, char** words) {
   sigaction(SIGBUS, &action, NULL);
   for (int i = 0; i < 15; ++i) wanted[i] = 0x123456789abcdef * (uint64_t)(i + 1);
   wanted[15] = count > 1 ? strtoul(words[1], NULL, 16) : 0x202;
-  const int64_t message[] = {getpid(), (int64_t)visit_site, (int64_t)visit_behind};
+  const int64_t message[] = {getpid(), (int64_t)visit_site, (int64_t)visit_after};
   char go;
   if (write(3, message, sizeof message) != sizeof message || read(4, &go, 1) != 1) return 1;
   long visits = 0, bad_results = 0;
