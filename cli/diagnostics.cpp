@@ -58,7 +58,8 @@ Window window_around(const std::vector<Glyph>& line, std::size_t caret) {
 std::size_t glyph_at_byte(const std::vector<Glyph>& line, int column) {
   std::size_t index = 0;
   while (index + 1 < line.size() && line[index + 1].byte <= static_cast<std::size_t>(column)) ++index;
-  const bool is_after_line = !line.empty() && static_cast<std::size_t>(column) >= line.back().byte + line.back().text.size();
+  const bool is_after_line =
+      !line.empty() && static_cast<std::size_t>(column) >= line.back().byte + line.back().text.size();
   return is_after_line ? line.size() : index;
 }
 

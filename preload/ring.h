@@ -56,7 +56,7 @@ struct RecordBuilder {
   bool looks;          // triggers are to be run on the built record: never in a section
   SessionWas session;  // when the hit came
   bool is_off;         // the event is off, or the session
-  u32 post_trigger;   // index + 1 of the event's trigger that acts after the record is published
+  u32 post_trigger;    // index + 1 of the event's trigger that acts after the record is published
   Addends* addends;    // of an event that adds to histograms; else null. Such a hit is built even if all is off
   u64 commit;          // out, with Built::ok: stored to ring->commit it publishes the record
 };

@@ -22,7 +22,7 @@ namespace {
 using shared::ThreadEntry;
 
 // All kinds of signals may come at once, each with a frame of its own. Most threads ever touch a page or two.
-constexpr u64 kStackBytes = 1024 * 1024;
+constexpr u64 kStackBytes = 1024 * 1024, kGuardBytes = 4096;
 constexpr u64 kUses = 4095;      // the bits of ThreadEntry::own_stack that count its threads
 constexpr u64 kSmallest = 2048;  // MINSIGSTKSZ
 constexpr u32 kDisable = 2, kOnstack = 1, kFlagBits = 1u << 31;  // SS_DISABLE, SS_ONSTACK, SS_AUTODISARM
@@ -78,10 +78,18 @@ u64 inherit_stack(ProcessBlock& block) {
   return 0;
 }
 
+// Private and writable memory counts for RLIMIT_DATA, which belongs to the program's own threads and heap; a stack does not (Linux:
+// is_data_mapping, is_stack_mapping). MAP_GROWSDOWN makes it one. It must never grow, or a wild pointer of the program would find
+// memory: the page in front of it may not be accessed.
 u64 new_stack() {
-  constexpr u64 kReadWrite = 3, kPrivateAnonymousNoreserve = 0x4022;
-  const long at = system_call(kSysMmap, 0, kStackBytes, kReadWrite, kPrivateAnonymousNoreserve, ~u64{0}, 0);
-  return at > 0 ? static_cast<u64>(at) : 0;
+  constexpr u64 kNone = 0, kReadWrite = 3, kPrivateAnonymousNoreserve = 0x4022, kStackInPlace = 0x110;
+  const long room = system_call(kSysMmap, 0, kGuardBytes + kStackBytes, kNone, kPrivateAnonymousNoreserve, ~u64{0}, 0);
+  if (room <= 0) return 0;
+  const long at = system_call(kSysMmap, static_cast<u64>(room) + kGuardBytes, kStackBytes, kReadWrite,
+                              kPrivateAnonymousNoreserve | kStackInPlace, ~u64{0}, 0);
+  if (at > 0) return static_cast<u64>(at);
+  system_call(kSysMunmap, static_cast<u64>(room), kGuardBytes + kStackBytes);
+  return 0;
 }
 
 long set_stack(ThreadEntry& entry, const StackT& wanted, u64 sp) {

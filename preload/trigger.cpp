@@ -104,7 +104,8 @@ UPROBE_IN_SECTION Triggers triggers_of(AreaHeader* area, const Event& event) {
 
 [[gnu::noinline]] void run_post_triggers(const RecordBuilder& builder) {
   const Triggers all = triggers_of(builder.area, *builder.event);
-  if (builder.post_trigger <= all.count) turn(builder.area, all.first[builder.post_trigger - 1], all.left[builder.post_trigger - 1]);
+  if (builder.post_trigger <= all.count)
+    turn(builder.area, all.first[builder.post_trigger - 1], all.left[builder.post_trigger - 1]);
 }
 
 }  // namespace uprobe::agent

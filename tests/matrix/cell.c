@@ -229,7 +229,7 @@ static int daemonise(const char* unused) {
     call(3);
     if (write(ready[1], "", 1) != 1) _exit(1);
     for (int i = 0; i < 200 && getppid() == parent; ++i) usleep(1000);
-    usleep(20000);
+    usleep(500000);  // the tool looks for those that go on a moment after the starter has ended
     call(2);
     finish();
     exit(0);
@@ -350,6 +350,35 @@ static int busy(const char* rounds) {
   return finish();
 }
 
+// More threads at once than a small RLIMIT_DATA has room for, if each took more than its own small stack.
+static void* wait_for_all(void* barrier) {
+  call(1);
+  pthread_barrier_wait(barrier);
+  return NULL;
+}
+
+static int crowd(const char* unused) {
+  (void)unused;
+  enum { kThreads = 12, kStack = 64 << 10 };
+  pthread_t threads[kThreads];
+  pthread_barrier_t barrier;
+  pthread_attr_t small;
+  pthread_attr_init(&small);
+  pthread_attr_setstacksize(&small, kStack);
+  pthread_barrier_init(&barrier, NULL, kThreads + 1);
+  for (int i = 0; i < kThreads; ++i) {
+    if (pthread_create(&threads[i], &small, wait_for_all, &barrier) != 0) {
+      printf("%d threads\n", i);
+      fflush(stdout);
+      _exit(finish());
+    }
+    while (__atomic_load_n(calls, __ATOMIC_RELAXED) <= i) sched_yield();
+  }
+  pthread_barrier_wait(&barrier);
+  for (int i = 0; i < kThreads; ++i) pthread_join(threads[i], NULL);
+  return finish();
+}
+
 static const struct {
   const char* name;
   int (*run)(const char* argument);
@@ -369,7 +398,8 @@ static const struct {
              {"at-once", ends_at_once},
              {"without-main", ends_without_main},
              {"failing-execs", failing_execs},
-             {"busy", busy}};
+             {"busy", busy},
+             {"crowd", crowd}};
 
 int main(int count, char** words) {
   static int own_count;

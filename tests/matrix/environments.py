@@ -97,6 +97,8 @@ ENVIRONMENTS = [
     E("address space of 60 MB, large buffers", [f"limit={AS}:{60 << 20}"], all_doors("address space"), root=False,
       only=CELLS, buffer="4M"),
     E("data of 4 MB", [f"limit={DATA}:{4 << 20}"], {"tool": "run out|does not fit into memory", "preload": "run out"}, only=CELLS, root=False),
+    E("data of 3 MB, many threads", [f"limit={DATA}:{3 << 20}"], arguments=["crowd"], only=CELLS, root=False,
+      doors=("around",)),
     # limits
     E("4 descriptors", [f"limit={NOFILE}:4"], {"tool": "", "preload": ""}, root=False),
     E("8 descriptors, 64 at most", [f"limit={NOFILE}:8:64"], root=False),
