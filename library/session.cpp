@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "library/engine_session.h"
+#include "library/installed.h"
 #include "library/self_session.h"
 
 namespace libuprobe {
@@ -23,14 +24,24 @@ Session::~Session() {
   if (tracer_ && !tracer_->is_here()) static_cast<void>(tracer_.release());
 }
 
+namespace {
+
+Options with_agent(Options options) {
+  if (options.agent.empty()) options.agent = installed_agent(options.header);
+  return options;
+}
+
+}  // namespace
+
 Result<Session> Session::launch(const Options& options, const std::vector<std::string>& argv) {
-  auto tracer = EngineSession::launch(options, argv);
+  auto tracer = EngineSession::launch(with_agent(options), argv);
   if (!tracer) return tracer.error();
   return Session(std::move(*tracer));
 }
 
 Result<Session> Session::attach(const Options& options, int pid) {
-  auto tracer = pid == ::getpid() ? SelfSession::begin(options) : EngineSession::attach(options, pid);
+  const Options wanted = with_agent(options);
+  auto tracer = pid == ::getpid() ? SelfSession::begin(wanted) : EngineSession::attach(wanted, pid);
   if (!tracer) return tracer.error();
   return Session(std::move(*tracer));
 }

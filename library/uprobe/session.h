@@ -18,7 +18,7 @@
 // Definitions are those of uprobe-run and of ftrace's uprobe_events. Linux x86-64; needs no privileges for the user's own
 // programs.
 //
-// Build: find_package(uprobe) and link uprobe::session. The library needs libuprobe.so at run time and, for a session of a
+// Build: find_package(uprobe 0.2) and link uprobe::session; or c++ -std=c++20 test.cpp $(pkg-config --cflags --libs uprobe). The library needs libuprobe.so at run time and, for a session of a
 // process with itself, uprobe-run. Both are installed with it (the package knows where; Options::agent and Options::tool choose
 // others).
 //
@@ -45,7 +45,7 @@
 #include <vector>
 
 #ifndef UPROBE_AGENT
-#define UPROBE_AGENT ""  // next to the running program, or in ../lib/uprobe
+#define UPROBE_AGENT ""  // installed with this header, or next to the running program, or in ../lib/uprobe
 #endif
 #ifndef UPROBE_TOOL
 #define UPROBE_TOOL ""  // next to the agent, or in bin above it
@@ -127,6 +127,7 @@ struct Options {
   std::uint64_t buffer_bytes = 4u << 20;  // per ring in which hits wait; see Counts::lost
   std::string agent = UPROBE_AGENT;       // libuprobe.so
   std::string tool = UPROBE_TOOL;         // uprobe-run, for a session of a process with itself
+  std::string header = __FILE__;          // by its absolute path an installed agent is found, if `agent` is empty
 };
 
 // The counts of one probe.
