@@ -74,7 +74,8 @@ class Installed(harness.TestCase):
     def test_what_is_installed(self):
         moved = self.installed()
         for path in ("bin/uprobe-run", "include/uprobe/session.h", "share/uprobe-run/uprobe-gdb.py", "share/doc/uprobe-run/LICENSE",
-                     "share/doc/uprobe-run/NOTICE", "share/doc/uprobe-run/README.md", "share/doc/uprobe-run/docs/guide.md"):
+                     "share/doc/uprobe-run/NOTICE",
+                     "share/man/man1/uprobe-run.1.gz", "share/man/man5/uprobe-definitions.5.gz", "share/man/man3/uprobe-session.3.gz", "share/doc/uprobe-run/README.md", "share/doc/uprobe-run/docs/guide.md"):
             self.assertTrue(os.path.isfile(os.path.join(moved, path)), path)
         for name in ("libuprobe.so", "libuprobe-session.a", "uprobeConfig.cmake", "uprobeConfigVersion.cmake", "uprobe.pc"):
             self.assertEqual(len(glob.glob(f"{moved}/lib/**/{name}", recursive=True)), 1, name)
