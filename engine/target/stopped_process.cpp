@@ -121,8 +121,6 @@ Result<RemoteCallPlace> find_remote_call_place(const ProcessFiles& files) {
   return place;
 }
 
-Error ended() { return Error{.code = Code::killed, .text = "the process has ended", .err = ESRCH}; }
-
 // How a thread has stopped or ended. It does so at once as a rule: to sleep and be woken takes several times as long.
 int await_change(pid_t tid) {
   int status = 0;
@@ -138,7 +136,7 @@ Error in_execve() {
   return Error{.code = Code::refused, .text = "begins another program just now", .retry = Retry::soon};
 }
 
-Error failed(const char* what) { return errno == ESRCH ? ended() : system_error(what, errno); }
+Error failed(const char* what) { return errno == ESRCH ? process_ended() : system_error(what, errno); }
 
 bool is_zombie(pid_t pid, pid_t tid) {
   const auto status = procfs::read(pid, tid, "status");
@@ -158,7 +156,7 @@ Result<std::unique_ptr<StoppedProcess>> StoppedProcess::hold(pid_t pid, std::chr
   process->look_at_sleepers();
   RETURN_IF_ERROR(process->hold_all());
   const auto stat = stat_of(pid);
-  if (process->threads_.empty()) return stat && !has_ended(*stat) ? in_execve() : ended();
+  if (process->threads_.empty()) return stat && !has_ended(*stat) ? in_execve() : process_ended();
   // It may have called execve before it was stopped. The thread that did may have the first one's id now, and have no tracer.
   if (!is_zombie(pid, pid) && procfs::tracer_of(pid).value_or(0) == 0) return in_execve();
   auto now = ProcessFiles::open(pid);
@@ -325,7 +323,7 @@ Status StoppedProcess::send(pid_t tid) {
   RETURN_IF_ERROR(bring_home());
   is_changed_ = true;
   Thread* t = thread(tid);
-  if (t == nullptr) return ended();
+  if (t == nullptr) return process_ended();
   leave_sequence(files_, tid, t->registers);
   const arch::RemoteCallCode code =
       arch::make_remote_call(arch::return_to(t->registers, t->mask, restart_of(t->registers)));
@@ -343,7 +341,7 @@ Status StoppedProcess::send(pid_t tid) {
 Status StoppedProcess::await_rest() {
   for (;;) {
     const int status = await_change(away_);
-    if (!WIFSTOPPED(status)) return ended();
+    if (!WIFSTOPPED(status)) return process_ended();
     if (status >> 16 == PTRACE_EVENT_STOP) break;
     ::ptrace(PTRACE_CONT, away_, nullptr, as_data(WSTOPSIG(status) & 0x7f));
   }
@@ -374,7 +372,7 @@ Result<int> StoppedProcess::next_stop() {
   for (;;) {
     if (::ptrace(PTRACE_SYSCALL, away_, nullptr, as_data(signal)) != 0) return failed("ptrace");
     const int status = await_change(away_);
-    if (!WIFSTOPPED(status)) return ended();
+    if (!WIFSTOPPED(status)) return process_ended();
     if (WSTOPSIG(status) == kSyscallStop) return status;
     signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;  // SIGSTOP: no mask holds it back
   }
@@ -401,7 +399,7 @@ Status StoppedProcess::await_done(Addr state) {
     if (seen != shared::kOrderGiven) return ok();
     int status = 0;
     const pid_t changed = take_change(away_, status, WNOHANG);
-    if (changed == away_ && !WIFSTOPPED(status)) return ended();
+    if (changed == away_ && !WIFSTOPPED(status)) return process_ended();
     // SIGSTOP: no mask holds it back.
     if (changed == away_) ::ptrace(PTRACE_CONT, away_, nullptr, as_data(status >> 16 == 0 ? WSTOPSIG(status) : 0));
     ::sched_yield();

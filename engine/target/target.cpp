@@ -49,6 +49,8 @@ bool is_own_child(pid_t pid) {
   return status && procfs::number(*status, "PPid") == ::getpid() && procfs::number(*status, "Tgid") == pid;
 }
 
+Error process_ended() { return Error{.code = Code::killed, .text = "the process has ended", .err = ESRCH}; }
+
 // The first thread may have ended: then the others have the memory.
 Result<ProcessFiles> ProcessFiles::open(pid_t pid) {
   const std::string own = procfs::path(pid);
@@ -61,13 +63,13 @@ Result<ProcessFiles> ProcessFiles::open(pid_t pid) {
     const std::string folder = own + "/task/" + std::to_string(tid);
     if (Fd memory = open_in(folder); memory) return ProcessFiles(pid, folder, std::move(memory));
   }
-  return system_error("open " + own + "/mem", error);
+  return error == ESRCH || error == ENOENT ? process_ended() : system_error("open " + own + "/mem", error);
 }
 
 Result<std::vector<Mapping>> ProcessFiles::maps() const {
   constexpr std::size_t kMostText = std::size_t{48} << 20;  // paths of 4,095 bytes make it as long as a program likes
   auto text = read_file(folder_ + "/maps", kMostText);
-  if (!text) return text.error();
+  if (!text) return text.error().err == ESRCH || text.error().err == ENOENT ? process_ended() : text.error();
   return parse_maps(*text);
 }
 

@@ -50,6 +50,9 @@ class Target {
 Result<Addr> map_memory(Target& target, Addr at, std::uint64_t bytes, int protection, int flags, int fd,
                         std::uint64_t offset, const std::string& what);
 
+// What is said of a process that ended while the tool worked on it; its `err` is ESRCH.
+Error process_ended();
+
 // The threads of a process; empty if it is gone.
 std::vector<pid_t> threads_of(pid_t pid);
 

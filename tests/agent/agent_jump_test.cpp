@@ -392,9 +392,13 @@ TEST_P(Jump, StackUseIsBounded) {
   const std::string text(300, 't');
   HitState in = make_state(1, 0);
   in.registers[5] = word_of(text.c_str());
-  const auto stack_use = [&] {
-    const u64 lowest = lowest_written(in);
-    return take(session).at(0).word(16 + 8 * static_cast<u32>(Reg::sp)) - 128 - lowest;
+  const auto stack_use = [&] {  // the least of some: a hit whose section the kernel cuts short is left to the agent
+    u64 least = ~u64{0};
+    for (int hits = 0; hits < 8; ++hits) {
+      const u64 lowest = lowest_written(in);
+      least = std::min(least, take(session).at(0).word(16 + 8 * static_cast<u32>(Reg::sp)) - 128 - lowest);
+    }
+    return least;
   };
   const u64 in_section = stack_use();
   probe.block().head.rseq_offset = 0, probe.block().head.own_rseq = 0;
