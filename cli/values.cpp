@@ -138,14 +138,14 @@ Result<plan::Tier> parse_tier(std::string_view text) {
   if (text == "auto") return plan::Tier::automatic;
   if (text == "jump") return plan::Tier::jump;
   if (text == "int3") return plan::Tier::breakpoint;
-  return unusable(text, "is not a tier", "auto, jump or int3");
+  return unusable(text, "is not one of auto, jump, int3", {});
 }
 
 Result<plan::ReturnMode> parse_return_mode(std::string_view text) {
   if (text == "auto") return plan::ReturnMode::automatic;
   if (text == "stub") return plan::ReturnMode::stub;
   if (text == "exits") return plan::ReturnMode::exits;
-  return unusable(text, "is not a return mode", "auto, stub or exits");
+  return unusable(text, "is not one of auto, stub, exits", {});
 }
 
 }  // namespace uprobe::cli

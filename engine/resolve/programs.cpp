@@ -17,6 +17,7 @@
 #include "engine/base/text.h"
 #include "engine/elf/elf_file.h"
 #include "engine/plan/resolve.h"
+#include "engine/resolve/load_order.h"
 #include "engine/spec/bare.h"
 
 namespace uprobe {
@@ -86,6 +87,14 @@ Result<std::string> find_program(const std::string& program) {
   return exec_error(program, error);
 }
 
+Result<std::string> find_object_file(const std::string& name) {
+  if (name.find('/') != std::string::npos) return name;
+  auto program = find_program(name);
+  if (program) return program;
+  if (std::string library = find_library(name); !library.empty()) return library;
+  return program.error();
+}
+
 std::string find_agent() {
   const std::string here = own_folder();
   for (const std::string& path : {here + "/libuprobe.so", here + "/../" UPROBE_LIBDIR "/uprobe/libuprobe.so",
@@ -95,7 +104,7 @@ std::string find_agent() {
 }
 
 Result<std::vector<std::string>> list_functions(const std::string& object, const std::string& glob) {
-  auto path = object.find('/') == std::string::npos ? find_program(object) : Result<std::string>(object);
+  auto path = find_object_file(object);
   if (!path) return path.error();
   auto opened = elf::ElfFile::open(*path);
   if (!opened) return opened.error();

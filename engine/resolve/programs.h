@@ -17,6 +17,9 @@ Result<std::vector<std::string>> list_functions(const std::string& object, const
 enum class SourceList { lines, variables };
 Result<std::vector<std::string>> list_source(const std::string& object, const std::string& function, SourceList what);
 
+// The file of an object's name: a path, a program as find_program() finds it, or a library that is called so (load_order.h).
+Result<std::string> find_object_file(const std::string& name);
+
 // The file that would be executed for `program`, as execvp finds it. Code::not_found or Code::not_executable.
 Result<std::string> find_program(const std::string& program);
 

@@ -21,7 +21,7 @@ struct Subject {
 };
 
 Result<Subject> look_up(const std::string& object, const std::string& function) {
-  auto path = object.find('/') == std::string::npos ? find_program(object) : Result<std::string>(object);
+  auto path = find_object_file(object);
   if (!path) return path.error();
   plan::FileCache files;
   spec::ProbeSpec spec;

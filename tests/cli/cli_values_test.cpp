@@ -54,7 +54,8 @@ TEST(CliValues, WaysToSeeAReturn) {
   EXPECT_EQ(*parse_return_mode("stub"), plan::ReturnMode::stub);
   EXPECT_EQ(*parse_return_mode("exits"), plan::ReturnMode::exits);
   for (const char* text : {"", "exit", "Stub", "auto "})
-    EXPECT_EQ(parse_return_mode(text).error().text, std::string("'").append(text).append("' is not a return mode"));
+    EXPECT_EQ(parse_return_mode(text).error().text,
+              std::string("'").append(text).append("' is not one of auto, stub, exits"));
 }
 
 TEST(CliValues, RingSizes) {

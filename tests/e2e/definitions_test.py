@@ -237,6 +237,14 @@ class Answers(Definitions):
         self.assertEqual(self.listing("-i", "-", stdin="\n".join(lines).encode()), lines)
         self.assertEqual(ask("--check", "--strict", "-i", "-", stdin="\n".join(lines).encode())[0], 0)
 
+    def test_a_library_is_listed_by_its_name(self):
+        for name in ("libc", "libc.so.6"):
+            code, out, err = ask("-x", name, "-lmalloc")
+            self.assertEqual((code, err), (0, ""))
+            self.assertRegex(out, r"^p:malloc /\S*/libc\.so\.6:malloc\n$")
+        code, _, err = ask("-x", "libnone", "-lmalloc")
+        self.assertEqual((code, err), (125, "uprobe-run: libnone: No such file or directory\n"))
+
     def test_the_profile_counts_hits(self):
         words = ["--profile", "-q", "-o", self.path("trace"), "-p", f"p:g/node {self.subject}:take_node"]
         code, _, err = ask(*words, "--", self.subject, "calls", "5")

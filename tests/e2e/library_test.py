@@ -75,7 +75,10 @@ class Installed(harness.TestCase):
         moved = self.installed()
         for path in ("bin/uprobe-run", "include/uprobe/session.h", "share/uprobe-run/uprobe-gdb.py", "share/doc/uprobe-run/LICENSE",
                      "share/doc/uprobe-run/NOTICE",
-                     "share/man/man1/uprobe-run.1.gz", "share/man/man5/uprobe-definitions.5.gz", "share/man/man3/uprobe-session.3.gz", "share/doc/uprobe-run/README.md", "share/doc/uprobe-run/docs/guide.md"):
+                     "share/man/man1/uprobe-run.1.gz", "share/man/man5/uprobe-definitions.5.gz", "share/man/man3/uprobe-session.3.gz",
+                     "share/doc/uprobe-run/README.md", "share/doc/uprobe-run/docs/guide.md",
+                     "share/bash-completion/completions/uprobe-run", "share/zsh/site-functions/_uprobe-run",
+                     "share/fish/vendor_completions.d/uprobe-run.fish"):
             self.assertTrue(os.path.isfile(os.path.join(moved, path)), path)
         for name in ("libuprobe.so", "libuprobe-session.a", "uprobeConfig.cmake", "uprobeConfigVersion.cmake", "uprobe.pc"):
             self.assertEqual(len(glob.glob(f"{moved}/lib/**/{name}", recursive=True)), 1, name)

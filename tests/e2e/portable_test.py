@@ -105,7 +105,9 @@ class Portable(harness.TestCase):
         for name in PROGRAMS:
             with self.subTest(name):
                 program = self.program(name)
-                seen = self.inside('(run "$1" for ever) & program=$!\nsleep 0.2\n(run "$tool" -q -n 3 -p "$2" -P $program)\n'
+                seen = self.inside('(run "$1" for ever) & program=$!\n'
+                                   'until [ "$(readlink "$root/proc/$program/exe")" = "$root$1" ]; do sleep 0.1; done\n'
+                                   '(run "$tool" -q -n 3 -p "$2" -P $program)\n'
                                    'result=$?\nkill -0 $program || exit 98\nkill $program\nexit $result', program, WORK)
                 self.assertEqual(seen.returncode, 0, seen.stderr.decode())
                 self.assertEqual([task for task, _ in self.lines(seen.stdout)], [name] * 3, seen.stdout.decode())

@@ -414,7 +414,7 @@ class Preloaded(harness.TestCase):
         environment["UPROBE_RETURN"] = "somehow"
         seen = harness.run([program, "values"], env={**os.environ, **environment})
         self.assertEqual(seen.returncode, 7)
-        self.assertIn(b"UPROBE_RETURN: 'somehow' is not a return mode", seen.stderr)
+        self.assertIn(b"UPROBE_RETURN: 'somehow' is not one of auto, stub, exits", seen.stderr)
 
 
 class Libc(harness.TestCase):
