@@ -11,6 +11,10 @@ if(CMAKE_CXX_COMPILER_LAUNCHER OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 option(UPROBE_PRECOMPILE "Precompile the standard library's headers" ${precompile})
 
+# For the same reasons: several files of a folder are compiled as one, which instantiates each template once. With the precompiled
+# headers a build takes half of its time.
+set(UPROBE_FILES_AT_A_TIME 6 CACHE STRING "How many files of a folder are compiled as one where headers are precompiled")
+
 function(uprobe_warnings target)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Wold-style-cast
@@ -54,6 +58,14 @@ function(uprobe_precompile target headers)
   endif()
 endfunction()
 
+function(uprobe_join_files target)
+  if(UPROBE_PRECOMPILE)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${UPROBE_FILES_AT_A_TIME})
+    # "Uses the anonymous namespace": said of every file that the unit includes.
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  endif()
+endfunction()
+
 # The tool-side library of this folder: every .cpp in it. uprobe_library(name LINKS ... PRIVATE_LINKS ...)
 function(uprobe_library name)
   cmake_parse_arguments(A "" "" "LINKS;PRIVATE_LINKS" ${ARGN})
@@ -66,6 +78,7 @@ function(uprobe_library name)
     uprobe_warnings(${name})
     uprobe_hardening(${name})
     uprobe_precompile(${name} uprobe_headers)
+    uprobe_join_files(${name})
     set_property(GLOBAL APPEND PROPERTY UPROBE_LIBRARIES ${name})  # the installed library is made of them
   else()
     add_library(${name} INTERFACE)

@@ -6,14 +6,6 @@
 namespace uprobe::dwarf {
 namespace {
 
-template <class Visit>
-void each_child(const Dwarf_Die& parent, const Visit& visit) {
-  Dwarf_Die die, copy = parent;
-  if (dwarf_child(&copy, &die) != 0) return;
-  do visit(die);
-  while (dwarf_siblingof(&die, &die) == 0);
-}
-
 // "GNU C11 12.2.0 -mtune=generic -O2 -g": gcc records its options, clang does not.
 bool says_optimised(Dwarf_Die function) {
   Dwarf_Die unit;

@@ -28,6 +28,14 @@ struct DebugInfo::Handles {
   const elf::ElfFile* file = nullptr;
 };
 
+template <class Visit>
+void each_child(Dwarf_Die parent, const Visit& visit) {
+  Dwarf_Die die;
+  if (dwarf_child(&parent, &die) != 0) return;
+  do visit(die);
+  while (dwarf_siblingof(&die, &die) == 0);
+}
+
 // The blocks around an address, innermost first, up to the unit.
 using Scopes = std::vector<Dwarf_Die>;
 Scopes scopes_at(Dwarf* debug, std::uint64_t address);

@@ -33,14 +33,6 @@ bool is_called(Dwarf_Die& die, std::string_view name) {
   return own != nullptr && name == own;
 }
 
-template <class Visit>
-void each_child(Dwarf_Die parent, const Visit& visit) {
-  Dwarf_Die die;
-  if (dwarf_child(&parent, &die) != 0) return;
-  do visit(die);
-  while (dwarf_siblingof(&die, &die) == 0);
-}
-
 // Walks through one expression.
 class Walker {
  public:
@@ -231,9 +223,9 @@ std::optional<Dwarf_Word> distance_of(Dwarf_Die part) {
 // Members of unnamed structs and unions inside count as its own; those of base classes if it has none of that name. More than
 // one: the name is ambiguous.
 std::vector<Walker::Member> Walker::find_members(Dwarf_Die aggregate, std::string_view name, int depth) const {
-  constexpr int kDeepest = 8;
+  constexpr int kDeepestMember = 8;
   std::vector<Member> own, inherited;
-  if (depth > kDeepest) return own;
+  if (depth > kDeepestMember) return own;
   each_child(aggregate, [&](Dwarf_Die& die) {
     const bool is_base = dwarf_tag(&die) == DW_TAG_inheritance;
     if (!is_base && dwarf_tag(&die) != DW_TAG_member) return;

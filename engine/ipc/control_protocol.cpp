@@ -20,15 +20,7 @@ using std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 // Changes with every change of the messages.
-constexpr std::uint32_t kVersion = 0x55510001;
-constexpr auto kLook = 100ms;
-constexpr auto kAnswerPatience = 180s;  // a pattern may define a thousand probes, on a machine that is busy
-constexpr auto kStopPatience = 1s;
-
-struct Connection {
-  Fd socket;
-  Peer peer;
-};
+constexpr std::uint32_t kControlVersion = 0x55510001;
 
 Error not_this_users(const std::string& session) {
   return Error{.code = Code::refused, .text = "another user's process listens there", .where = session};
@@ -67,10 +59,13 @@ Error silent(const Connection& connection) {
 
 // Waits for the event; false where the deadline has passed.
 bool wait_for(const Connection& connection, short event, steady_clock::time_point begun) {
+  constexpr std::chrono::milliseconds kPace = 100ms;
+  constexpr auto kPatience = 180s;  // a pattern may define a thousand probes, on a machine that is busy
+  constexpr auto kPatienceWithStopped = 1s;
   pollfd one{.fd = connection.socket.get(), .events = event, .revents = 0};
-  while (::poll(&one, 1, static_cast<int>(std::chrono::milliseconds(kLook).count())) <= 0) {
+  while (::poll(&one, 1, static_cast<int>(kPace.count())) <= 0) {
     const auto waited = steady_clock::now() - begun;
-    if (waited > kAnswerPatience || (waited > kStopPatience && is_stopped(connection.peer.pid))) return false;
+    if (waited > kPatience || (waited > kPatienceWithStopped && is_stopped(connection.peer.pid))) return false;
   }
   return true;
 }
@@ -130,7 +125,7 @@ std::optional<std::vector<Command>> decode_commands(std::string_view bytes) {
 
 std::string encode(const Request& request) {
   std::string bytes;
-  put(bytes, kVersion);
+  put(bytes, kControlVersion);
   put(bytes, request.pass);
   return bytes + encode(request.commands);
 }
@@ -138,7 +133,7 @@ std::string encode(const Request& request) {
 std::optional<Request> decode_request(std::string_view bytes) {
   constexpr std::size_t kMostPass = 64;
   Parser parser(bytes);
-  if (parser.number() != kVersion) return std::nullopt;
+  if (parser.number() != kControlVersion) return std::nullopt;
   Request request{.pass = std::string(parser.view().substr(0, kMostPass)), .commands = {}};
   if (!parser.good()) return std::nullopt;
   auto commands = decode_commands(parser.rest());

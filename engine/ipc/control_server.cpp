@@ -39,9 +39,9 @@ Reply refusal(std::string text) {
 }
 
 // One connection: its request, then its reply.
-class Client {
+class Requester {
  public:
-  Client(Fd socket) : socket_(std::move(socket)), deadline_(steady_clock::now() + kPatience) {
+  Requester(Fd socket) : socket_(std::move(socket)), deadline_(steady_clock::now() + kPatience) {
     const auto peer = peer_of(socket_.get());
     const Status fit = peer ? check_namespaces(*peer) : Status(peer.error());
     if (peer && peer->uid != ::geteuid())
@@ -110,26 +110,26 @@ class Client {
 };
 
 // Where there are too many connections, closes the oldest one without a request: each could stay silent for seconds.
-void make_room(std::list<Client>& clients) {
+void make_room(std::list<Requester>& clients) {
   if (clients.size() < kMostClients) return;
   const auto silent =
-      std::find_if(clients.begin(), clients.end(), [](const Client& client) { return !client.is_answered(); });
+      std::find_if(clients.begin(), clients.end(), [](const Requester& client) { return !client.is_answered(); });
   clients.erase(silent == clients.end() ? clients.begin() : silent);
 }
 
 void loop(int listener, int stop, const Answer& answer) {
-  constexpr int kLook = 200;
-  std::list<Client> clients;
+  constexpr int kPace = 200;  // milliseconds
+  std::list<Requester> clients;
   for (std::vector<pollfd> waits;;) {
     waits = {{.fd = listener, .events = POLLIN, .revents = 0}, {.fd = stop, .events = POLLIN, .revents = 0}};
-    for (const Client& client : clients)
+    for (const Requester& client : clients)
       waits.push_back({.fd = client.socket(), .events = client.wanted(), .revents = 0});
-    ::poll(waits.data(), waits.size(), clients.empty() ? -1 : kLook);
+    ::poll(waits.data(), waits.size(), clients.empty() ? -1 : kPace);
     if (waits[1].revents != 0) return;
     std::size_t at = 2;
-    for (Client& client : clients)
+    for (Requester& client : clients)
       if (waits[at++].revents != 0) client.go_on(answer);
-    std::erase_if(clients, [](const Client& client) { return client.is_over(); });
+    std::erase_if(clients, [](const Requester& client) { return client.is_over(); });
     if (waits[0].revents == 0) continue;
     Fd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {

@@ -37,6 +37,12 @@ struct Peer {
   bool is_alive() const;
 };
 
+// A connection whose other end is known.
+struct Connection {
+  Fd socket;
+  Peer peer;
+};
+
 // Code::refused where the kernel does not name the process.
 Result<Peer> peer_of(int socket);
 

@@ -54,11 +54,6 @@ class Wait {
   steady_clock::time_point begun_ = steady_clock::now();
 };
 
-struct Connection {
-  Fd socket;
-  Peer peer;
-};
-
 Result<Connection> connect_in_folder(const SocketFolder& folder, pid_t owner, uid_t user) {
   auto socket = connect_in(folder, client_socket_of(owner));
   if (!socket) return socket.error();

@@ -12,7 +12,7 @@ namespace uprobe {
 namespace {
 
 // Changes with every change of the messages.
-constexpr std::uint32_t kVersion = 0x55500004;
+constexpr std::uint32_t kPeerVersion = 0x55500004;
 constexpr std::size_t kHeadBytes = 8;
 
 // The count comes from outside, so nothing is reserved for it.
@@ -95,7 +95,7 @@ std::string finish_message(std::string bytes) {
 
 std::string encode(const Hello& hello) {
   std::string bytes = begin_message(Word::hello);
-  put(bytes, kVersion);
+  put(bytes, kPeerVersion);
   put(bytes, std::string_view(hello.pass));
   put(bytes, static_cast<std::uint32_t>(hello.processes.size()));
   for (const std::uint32_t pid : hello.processes) put(bytes, pid);
@@ -114,7 +114,7 @@ std::string encode(const Hello& hello) {
 std::optional<Hello> decode_hello(std::string_view bytes) {
   Parser parser(bytes);
   Hello hello;
-  if (parser.number() != kVersion) return std::nullopt;
+  if (parser.number() != kPeerVersion) return std::nullopt;
   hello.pass = parser.text();
   hello.processes = take_list<std::uint32_t>(parser, [&] { return parser.number(); });
   hello.known_as = parser.number();
@@ -130,14 +130,14 @@ std::optional<Hello> decode_hello(std::string_view bytes) {
 
 std::string encode_greeting(std::string_view pass) {
   std::string bytes = begin_message(Word::greeting);
-  put(bytes, kVersion);
+  put(bytes, kPeerVersion);
   put(bytes, pass);
   return finish_message(std::move(bytes));
 }
 
 std::optional<std::string> decode_greeting(std::string_view bytes) {
   Parser parser(bytes);
-  if (parser.number() != kVersion) return std::nullopt;
+  if (parser.number() != kPeerVersion) return std::nullopt;
   std::string pass = parser.text();
   return whole(parser, std::move(pass));
 }

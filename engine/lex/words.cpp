@@ -41,6 +41,11 @@ bool is_letter(char c) {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
+std::size_t skip_blanks(std::string_view line, std::size_t at) {
+  while (at < line.size() && is_blank(line[at])) ++at;
+  return at;
+}
+
 bool is_identifier(std::string_view text) {
   if (text.empty() || is_digit(text[0])) return false;
   for (const char c : text) {

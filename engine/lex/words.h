@@ -17,6 +17,9 @@ bool is_blank(char c);   // ASCII white space
 bool is_letter(char c);  // ASCII, and 0xC0..0xFF without the two signs 0xD7 and 0xF7
 bool is_digit(char c);
 
+// Where the next word begins, at `at` or after it; the line's end if there is none.
+std::size_t skip_blanks(std::string_view line, std::size_t at);
+
 // [A-Za-z_][A-Za-z0-9_]* with the kernel's idea of a letter.
 bool is_identifier(std::string_view text);
 

@@ -29,7 +29,7 @@ constexpr std::string_view kHeader =
     "#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION\n"
     "#              | |         |   |||||     |         |\n";
 
-constexpr std::size_t kTaskWidth = 16, kTidWidth = 7;
+constexpr std::size_t kTaskColumns = 16, kTidWidth = 7;
 constexpr std::uint32_t kFuncOffset = 8, kReturnIpOffset = 16;
 // Room for all but the fields: cpu, flags, time, two addresses, punctuation, and the bytes that put_hex and pieces write beyond
 // their end.
@@ -216,7 +216,7 @@ const std::string& TextFormatter::task_text(std::uint32_t tid, std::string_view 
   shown.resize(static_cast<std::size_t>(put_text(shown.data(), comm) - shown.data()));
   std::string number = std::to_string(static_cast<std::int32_t>(tid));
   number.resize(std::max(number.size(), kTidWidth), ' ');
-  task.text.assign(kTaskWidth - std::min(shown.size(), kTaskWidth), ' ');
+  task.text.assign(kTaskColumns - std::min(shown.size(), kTaskColumns), ' ');
   task.text += shown + "-" + number + " [";
   task.tid = tid;
   task.comm = comm;

@@ -141,11 +141,11 @@ std::string inode_of(pid_t pid, int number) {
 
 // A mapping of the file as the kernel prints it: on some file systems its device and inode are not stat's.
 Result<target::Mapping> as_mapped(int fd) {
-  constexpr std::size_t kPage = 4096;
-  void* const page = ::mmap(nullptr, kPage, PROT_READ, MAP_PRIVATE, fd, 0);
+  constexpr std::size_t kOnePage = 4096;
+  void* const page = ::mmap(nullptr, kOnePage, PROT_READ, MAP_PRIVATE, fd, 0);
   if (page == MAP_FAILED) return system_error("mmap of a file of the tool", errno);
   const auto text = read_file("/proc/self/maps");
-  ::munmap(page, kPage);
+  ::munmap(page, kOnePage);
   if (!text) return text.error();
   std::array<char, 32> first{};
   std::snprintf(first.data(), first.size(), "\n%08lx-", reinterpret_cast<unsigned long>(page));

@@ -16,10 +16,12 @@ namespace uprobe::program {
 using spec::Kind;
 using spec::Style;
 
+constexpr std::uint32_t kLocatorBytes = 4;  // of a string's field: where its bytes are and how many
+
 struct Field {
   std::string name;
   Kind kind = Kind::hex;
-  std::uint8_t size = 8;     // bytes of one element in the record; a string's locator is 4
+  std::uint8_t size = 8;     // bytes of one element in the record; a string's locator has kLocatorBytes
   std::uint32_t offset = 0;  // from the start of the payload
   std::uint32_t count = 0;   // 0: a scalar; N: an array of N elements
   bool is_text = false;      // characters that print up to the first NUL

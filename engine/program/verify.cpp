@@ -14,7 +14,6 @@ namespace {
 using shared::Insn;
 using shared::Op;
 
-constexpr std::uint32_t kLocator = 4;
 constexpr std::uint32_t kMaxElements = 64;
 // A nested definition has at most 15 steps; a program that is longer than this was not made from one.
 constexpr std::size_t kMaxInsns = std::size_t{shared::kMaxArguments} * 20 + 1;
@@ -82,7 +81,7 @@ Status Verifier::check_layout() {
   std::uint64_t end = head();
   for (const Field& field : layout.fields) {
     if (!is_element_size(field.size) || field.count > kMaxElements) return damaged("a field's size is impossible");
-    if (field.kind == Kind::string && field.size != kLocator) return damaged("a string's field is no locator");
+    if (field.kind == Kind::string && field.size != kLocatorBytes) return damaged("a string's field is no locator");
     if (field.offset != end) return damaged("the fields are not packed");
     end += std::uint64_t{field.size} * (field.count == 0 ? 1 : field.count);
   }
@@ -164,7 +163,7 @@ Status Verifier::check_store(const Insn& insn) {
     case Op::store_memory:
       return take(insn, insn.count);
     default:
-      return take(insn, is_array ? std::uint64_t{insn.count} * kLocator : kLocator);
+      return take(insn, is_array ? std::uint64_t{insn.count} * kLocatorBytes : kLocatorBytes);
   }
 }
 
@@ -184,7 +183,7 @@ Status Verifier::check_text(const Insn& insn) {
       return fail("a text outside of its pool");
     if (pool[insn.immediate + insn.count - 1] != '\0') return fail("a text without its NUL");
   }
-  return take(insn, kLocator);
+  return take(insn, kLocatorBytes);
 }
 
 // A count of the element's width or more is undefined in C++ and taken modulo by the machine.

@@ -10,7 +10,7 @@ namespace {
 using shared::Test;
 using shared::TestOp;
 
-constexpr std::uint32_t kLocator = 4, kCpuBytes = 4;
+constexpr std::uint32_t kCpuBytes = 4;
 
 Error fail(std::size_t at, const char* what) {
   return Error{.code = Code::damaged, .text = "test " + std::to_string(at) + ": " + what};
@@ -29,7 +29,7 @@ bool is_string(const EventProgram& program, const Test& test) {
   const std::uint32_t characters = shared::characters_of(test);
   return std::ranges::any_of(program.layout.fields, [&](const Field& field) {
     if (field.offset != test.offset) return false;
-    return characters == 0 ? field.kind == Kind::string && field.size == kLocator
+    return characters == 0 ? field.kind == Kind::string && field.size == kLocatorBytes
                            : field.is_text && field.count == characters;
   });
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "engine/session/attacher.h"
 
-#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -22,6 +21,7 @@
 #include "engine/session/session.h"
 #include "engine/target/attachable.h"
 #include "engine/target/guardian.h"
+#include "engine/target/process_stat.h"
 #include "engine/target/stopped_process.h"
 
 namespace uprobe {
@@ -96,8 +96,6 @@ Result<Held> hold_free(pid_t pid, const GivenUp& given_up) {
     if (!turn.comes_after(error)) return turn.failed(error);
   }
 }
-
-bool has_gone(pid_t pid) { return ::kill(pid, 0) != 0 && errno == ESRCH; }
 
 // Also removes the remote-call code of a tool that was killed before it had a session in the process.
 Status clean(pid_t pid) {
@@ -286,7 +284,7 @@ Status release(const Selection& whom) {
   for (const int pid : whom.pids) {
     const Status freed = clean(pid);
     const bool is_anothers = !freed && freed.error().retry == Retry::join;  // taken by another tool since
-    if (all && !freed && !is_anothers && !has_gone(pid)) all = about(pid, freed.error());
+    if (all && !freed && !is_anothers && !target::has_ended(pid)) all = about(pid, freed.error());
   }
   if (whom.names.empty() && whom.objects.empty()) return all;
   const Status others = control::free_all_of(::getpid());

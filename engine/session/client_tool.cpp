@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "engine/session/client_tool.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 
 #include "engine/attach/attach.h"
 #include "engine/ipc/peer.h"
 #include "engine/session/session.h"
+#include "engine/target/process_stat.h"
 
 namespace uprobe {
 namespace {
@@ -27,8 +26,6 @@ std::string working_folder() {
   char path[4096] = {};
   return ::getcwd(path, sizeof path) != nullptr ? path : "/";
 }
-
-bool has_gone(pid_t pid) { return ::kill(pid, 0) != 0 && errno == ESRCH; }
 
 }  // namespace
 
@@ -96,7 +93,7 @@ Result<Ending> ClientTool::ending() const {
   if (connection_->end()) return Ending{.detached = true};
   // The processes ended together with the owner tool, or the owner tool was killed.
   const std::vector<pid_t>& attached = targets_.attached();
-  if (std::all_of(attached.begin(), attached.end(), has_gone)) return Ending{};
+  if (std::all_of(attached.begin(), attached.end(), [](pid_t pid) { return target::has_ended(pid); })) return Ending{};
   static_cast<void>(release({.pids = {attached.begin(), attached.end()}}));
   return Error{.code = Code::refused,
                .text = "the uprobe-run that had the target (tracer process " + std::to_string(connection_->owner()) +

@@ -12,6 +12,7 @@
 #include "engine/attach/attach.h"
 #include "engine/base/exhaustion.h"
 #include "engine/target/attachable.h"
+#include "engine/target/process_stat.h"
 
 namespace uprobe {
 namespace {
@@ -31,8 +32,8 @@ constexpr auto kLinePace = 50ms;
 // Errors that may pass: another tool is at work in the process, or the process begins, ends or calls execve.
 bool may_pass(const Error& error) { return error.retry == Retry::soon || error.err == EPERM || error.err == EACCES; }
 
-bool has_gone(pid_t pid, const Error& error) {
-  return error.code == Code::killed || error.err == ESRCH || (::kill(pid, 0) != 0 && errno == ESRCH);
+bool is_of_end(const Error& error, pid_t pid) {
+  return error.code == Code::killed || error.err == ESRCH || target::has_ended(pid);
 }
 
 std::string called(const Candidate& candidate) {
@@ -83,7 +84,7 @@ void LateAttacher::tell_refusal(const Candidate& candidate, const Error& error) 
 
 // True: the process is to be retried.
 bool LateAttacher::settle(const Candidate& candidate, const Status& outcome) {
-  const bool has_ended = !outcome && has_gone(candidate.pid, outcome.error());
+  const bool has_ended = !outcome && is_of_end(outcome.error(), candidate.pid);
   if (!outcome && !has_ended && may_pass(outcome.error()) && candidate.offers < kMostTries) return true;
   finder_.settle(candidate);
   if (has_ended)

@@ -231,10 +231,7 @@ void Targets::let_go_of(pid_t pid) {
 }
 
 void Targets::tell_of_survivors() {
-  const auto goes_on = [](pid_t pid) {
-    const auto stat = target::stat_of(pid);
-    return stat && !target::has_ended(*stat);
-  };
+  const auto goes_on = [](pid_t pid) { return !target::has_ended(pid); };
   const auto count = std::ranges::count_if(let_go_, goes_on);
   if (count == 0) return;
   const std::string who = count == 1 ? "1 traced process goes" : std::to_string(count) + " traced processes go";

@@ -25,11 +25,6 @@ struct Cut {
   std::size_t begin = 0, end = 0, rest = 0;
 };
 
-std::size_t skip_blanks(std::string_view line, std::size_t at) {
-  while (at < line.size() && is_blank(line[at])) ++at;
-  return at;
-}
-
 // Without the blanks at its end, which a bracket that is not closed takes in.
 std::string_view trimmed(std::string_view word) {
   while (!word.empty() && is_blank(word.back())) word.remove_suffix(1);

@@ -12,11 +12,6 @@ namespace {
 
 constexpr std::string_view kIf = "if";
 
-std::size_t skip_blanks(std::string_view line, std::size_t at) {
-  while (at < line.size() && is_blank(line[at])) ++at;
-  return at;
-}
-
 // The place of the word: not the first word, and not in a comment. npos: there is none.
 std::size_t find_if(std::string_view line) {
   line = line.substr(0, comment_start(line));

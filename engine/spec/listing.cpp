@@ -8,17 +8,17 @@
 namespace uprobe::spec {
 namespace {
 
-std::string hex(const char* format, std::uint64_t value) {
+std::string in_hex(const char* format, std::uint64_t value) {
   char buffer[40];
   std::snprintf(buffer, sizeof buffer, format, value);
   return buffer;
 }
 
-std::string symbol_text(const Place& place) {
+std::string listed_symbol(const Place& place) {
   const auto distance = static_cast<std::int64_t>(place.offset);
   if (distance == 0) return place.symbol;
-  if (distance < 0) return place.symbol + hex("-0x%" PRIx64, 0 - place.offset);
-  return place.symbol + hex("+0x%" PRIx64, place.offset);
+  if (distance < 0) return place.symbol + in_hex("-0x%" PRIx64, 0 - place.offset);
+  return place.symbol + in_hex("+0x%" PRIx64, place.offset);
 }
 
 // The prototype names the function, so it can be fed back.
@@ -34,11 +34,11 @@ std::string place_listing(const Place& place, std::optional<std::uint64_t> resol
   if (!resolved && !place.source.empty()) return text + place.source + ":" + std::to_string(place.line);
   if (!resolved && place.symbol.empty()) resolved = place.offset;
   if (resolved) {
-    text += hex("0x%016" PRIx64, *resolved);
+    text += in_hex("0x%016" PRIx64, *resolved);
   } else {
-    text += symbol_text(place);
+    text += listed_symbol(place);
   }
-  if (place.reference_counter) text += hex("(0x%" PRIx64 ")", *place.reference_counter);
+  if (place.reference_counter) text += in_hex("(0x%" PRIx64 ")", *place.reference_counter);
   return text;
 }
 

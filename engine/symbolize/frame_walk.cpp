@@ -9,7 +9,7 @@ namespace {
 using Kind = FrameRule::Kind;
 using Value = std::optional<std::uint64_t>;
 
-constexpr unsigned kMostSteps = 1000;
+constexpr unsigned kMostWalked = 1000;
 constexpr std::size_t kMostDepth = 64;
 
 class Evaluator {
@@ -20,7 +20,7 @@ class Evaluator {
   Value run(Value first) {
     if (first) stack_.push_back(*first);
     for (unsigned steps = 0; cursor_.at() < code_.size(); ++steps)
-      if (steps == kMostSteps || !step() || !cursor_.good() || stack_.size() > kMostDepth) return std::nullopt;
+      if (steps == kMostWalked || !step() || !cursor_.good() || stack_.size() > kMostDepth) return std::nullopt;
     return stack_.empty() ? std::nullopt : Value(stack_.back());
   }
 

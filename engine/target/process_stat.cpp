@@ -36,4 +36,9 @@ bool is_kernel_thread(const ProcessStat& stat) {
 
 bool has_ended(const ProcessStat& stat) { return (stat.state == 'Z' || stat.state == 'X') && stat.threads <= 1; }
 
+bool has_ended(pid_t pid) {
+  const auto stat = stat_of(pid);
+  return !stat || has_ended(*stat);
+}
+
 }  // namespace uprobe::target

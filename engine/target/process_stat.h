@@ -26,5 +26,7 @@ std::optional<ProcessStat> stat_of(pid_t pid);
 bool is_kernel_thread(const ProcessStat& stat);
 // A zombie, and not only its first thread.
 bool has_ended(const ProcessStat& stat);
+// The same of the process with this id, and true where there is none.
+bool has_ended(pid_t pid);
 
 }  // namespace uprobe::target

@@ -17,17 +17,12 @@
 #include <cstring>
 
 #include "engine/base/start_line.h"
+#include "engine/target/thread_change.h"
 
 namespace uprobe::target {
 namespace {
 
-constexpr int kSyscallStop = SIGTRAP | 0x80;  // with PTRACE_O_TRACESYSGOOD
 constexpr int kExecStop = SIGTRAP | PTRACE_EVENT_EXEC << 8;
-
-template <class T>
-void* as_data(T value) {
-  return reinterpret_cast<void*>(static_cast<std::uintptr_t>(value));
-}
 
 // A tracee that was killed has to be taken by its tracer before its own parent is told; it may still be on its way out.
 void bury(pid_t pid) {

@@ -39,18 +39,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr int kSyscallStop = SIGTRAP | 0x80;  // with PTRACE_O_TRACESYSGOOD
 constexpr auto kAtOnce = 200us, kPace = 50us, kMoment = 200us;
 constexpr std::chrono::microseconds kHandlersMoment = 100ms;
 constexpr int kMostMoments = 1000;
 constexpr auto kOrderPatience = 5s;
 constexpr auto kLastPatience = 200ms;
 constexpr std::uint64_t kAllSignals = ~std::uint64_t{0};
-
-template <class T>
-void* as_data(T value) {
-  return reinterpret_cast<void*>(static_cast<std::uintptr_t>(value));
-}
 
 // What the kernel would do.
 arch::Restart restart_of(const arch::ThreadRegisters& r) {

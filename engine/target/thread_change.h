@@ -2,9 +2,20 @@
 // What has become of a thread that this process traces.
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
+#include <cstdint>
+
 namespace uprobe::target {
+
+constexpr int kSyscallStop = SIGTRAP | 0x80;  // with PTRACE_O_TRACESYSGOOD
+
+// ptrace's last argument where it is a number.
+template <class T>
+void* as_data(T value) {
+  return reinterpret_cast<void*>(static_cast<std::uintptr_t>(value));
+}
 
 // How it has stopped or ended, as waitpid tells it; 0: nothing (with WNOHANG in `how`), -1: errno. Takes the stop or the end; but the
 // end of a program that this process has started is only looked at, and left to the thread that waits for it.
