@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Removes probes from code that has proved to be a restartable sequence (rseq). The kernel aborts a sequence that a breakpoint
-// interrupts, so the thread would come back to the breakpoint for ever; and a jump out of a sequence silently breaks its
-// atomicity. The file did not show the sequence (engine/elf/rseq_sections.h), so it is searched for in the process.
-//
-// The barred ranges are in the process block: fork copies it together with the text, and execve ends both. If the first guess
-// was too small the breakpoint is still there, a thread comes again, and the next step takes a larger range. A thread that
-// trapped before its breakpoint was removed comes once more, too; the number of threads limits how often that happens.
+#include "engine/arm/barring.h"
+
 #include <algorithm>
 #include <string>
 
 #include "arch/code/scan.h"
-#include "engine/arm/armer_work.h"
+#include "engine/arm/live_points.h"
+#include "engine/arm/process_arming.h"
 #include "engine/base/fd.h"
 #include "engine/base/procfs.h"
 #include "engine/patch/disarm.h"
@@ -20,15 +16,6 @@ namespace uprobe::control {
 
 using shared::BarredCode;
 using shared::BarredStep;
-
-struct Armer::Barring {
-  target::Target& target;
-  Block& block;
-  const std::vector<target::Mapping>& maps;
-  const target::Mapping& code;  // contains the abort handler
-  AbortPlace place;
-  const ThreadCount& threads;
-};
 
 namespace {
 
@@ -181,135 +168,117 @@ bool follows_function(const shared::Consumer& consumer) {
 
 }  // namespace
 
-const char* reason_barred(const Armer::Work& work, const target::Mapping& m, Addr begin, Addr end) {
-  if (!work.has_barred) return nullptr;
-  for (const BarredCode& barred : work.block.head().barred)
+const char* reason_barred(const Block& block, const target::Mapping& m, Addr begin, Addr end) {
+  for (const BarredCode& barred : block.head().barred)
     if (barred.abort != 0 && is_file_of(barred, m) && touches(barred, begin.value, end.value))
       return why_barred(static_cast<BarredStep>(barred.step));
   return nullptr;
 }
 
-const char* reason_barred(const Armer::Work& work, const PlannedPoint& point, const target::Mapping& m) {
+const char* reason_barred(const Block& block, const PlannedPoint& point, const target::Mapping& m) {
   if (point.role != shared::PointRole::probe) return nullptr;
   const Addr at = m.begin + (point.site.offset - m.offset);
-  return reason_barred(work, m, at, at + 1);
+  return reason_barred(block, m, at, at + 1);
 }
 
-std::vector<CodeRange> Armer::ranges_of(Barring& barring, BarredStep step) {
-  const target::Mapping& code = barring.code;
-  if (step == BarredStep::sequence) return find_sequences(barring.target, barring.maps, barring.place);
-  if (step == BarredStep::process) return {kEverything};
-  if (!code.is_file()) return {};
-  if (step == BarredStep::object) return object_of(barring.maps, code);
-  const auto version = mapped_version(barring.target.pid(), code);
-  for (const FilePoints& file : probes_.files())
-    if (version && file.file->identity() == version->identity && !has_changed(file, *version))
-      return functions_of(*file.file, code, barring.place.abort);
-  return {};
+Status Barring::run() {
+  if (block_.head().left != 0 || !has_armed_probe(block_)) return ok();
+  auto maps = target_.maps();
+  if (!maps) return maps.error();
+  maps_ = maps.take();
+  code_ = target::mapping_at(maps_, place_.abort);
+  if (code_ == nullptr || !code_->executable) return Error{.code = Code::damaged, .text = "a malformed request"};
+  return next_step();
 }
 
-void Armer::note_barred(const Barring& barring, BarredStep step, const std::set<std::uint16_t>& events) {
-  const std::string why = why_barred(step);
-  for (const std::uint16_t event : events) report_.refusals.try_emplace(event, why);
-  const pid_t pid = barring.target.pid();
-  const auto same = std::find_if(report_.barred.begin(), report_.barred.end(),
-                                 [&](const BarredReport& known) { return known.pid == pid && known.why == why; });
-  if (same != report_.barred.end()) {
-    same->events.insert(events.begin(), events.end());
-    return;
-  }
-  if (report_.barred.size() == kMostBarred) {
-    report_.notes.insert("further processes have lost probes inside restartable sequences (rseq)");
-    return;
-  }
-  const std::string name = procfs::name_of(pid);
-  report_.barred.push_back({pid, name.empty() ? "?" : name, events, why});
-}
-
-// A function that loses an exit loses all of them: counts of some of its returns would be useless.
-Status Armer::take_barred(Barring& barring, BarredStep step, const std::set<std::uint32_t>& probes) {
-  Block& block = barring.block;
-  std::set<std::uint16_t> events, functions;
-  for (const std::uint32_t i : probes)
-    for (const shared::Consumer& c : block.list_of(i)) {
-      events.insert(c.event);
-      if (follows_function(c)) functions.insert(c.event);
-    }
-  note_barred(barring, step, events);
-  const auto stays = [&](std::uint32_t point, const shared::Consumer& c) {
-    return probes.count(point) == 0 && (!follows_function(c) || functions.count(c.event) == 0);
-  };
-  RETURN_IF_ERROR(strip(barring.target, block, stays));
-  // Probes that have no consumers left are still armed.
-  std::vector<std::uint32_t> left;
-  std::copy_if(probes.begin(), probes.end(), std::back_inserter(left),
-               [&](std::uint32_t i) { return is_armed_probe(block.points()[i]); });
-  ProcessSerializer serializer(barring.target.pid());
-  return left.empty() ? ok() : take_out(barring.target, block, serializer, left);
+// The cached mappings stay valid.
+Status Barring::next_step() {
+  const auto* mappings = state_.known.mappings(block_.stamp());
+  const std::vector<KnownMapping> kept = mappings != nullptr ? *mappings : std::vector<KnownMapping>();
+  RETURN_IF_ERROR(block_.renew(target_));
+  if (mappings != nullptr) state_.known.keep_mappings(block_.stamp(), kept);
+  BarredCode* const known = known_abort(block_.head(), place_.abort, *code_);
+  if (known == nullptr) return take_from(BarredStep::sequence);
+  if (known->late == 0) return take_from(static_cast<BarredStep>(known->step));
+  --known->late;
+  return block_.write_head(target_);
 }
 
 // Takes the first step, from `step` on, that affects any probe.
-Status Armer::bar_more(Barring& barring, BarredStep step) {
-  Block& block = barring.block;
+Status Barring::take_from(BarredStep step) {
   std::vector<CodeRange> ranges;
   std::set<std::uint32_t> probes;
   for (auto next = static_cast<std::uint32_t>(step);; ++next) {
     step = static_cast<BarredStep>(next);
-    ranges = ranges_of(barring, step);
-    probes = probes_in(block, ranges, barring.place.abort);
+    ranges = ranges_of(step);
+    probes = probes_in(block_, ranges, place_.abort);
     if (!probes.empty() || step == BarredStep::process) break;
   }
   const bool is_all = step == BarredStep::process;
-  if (is_all || !note_ranges(block.head(), ranges, step, barring.place.abort, barring.code)) {
-    note_everything(block.head(), barring.place.abort);
+  if (is_all || !note_ranges(block_.head(), ranges, step, place_.abort, *code_)) {
+    note_everything(block_.head(), place_.abort);
     ranges = {kEverything}, step = BarredStep::process;
-    probes = probes_in(block, ranges, barring.place.abort);
+    probes = probes_in(block_, ranges, place_.abort);
   }
-  RETURN_IF_ERROR(block.write_head(barring.target));
-  const Status taken = take_barred(barring, step, probes);
-  if (!taken) report_.notes.insert(barring.code.path + ": a restartable sequence (rseq): " + taken.error().text);
+  RETURN_IF_ERROR(block_.write_head(target_));
+  const Status taken = take(step, probes);
+  if (!taken) state_.report.notes.insert(code_->path + ": a restartable sequence (rseq): " + taken.error().text);
   // Counted after the text is restored: threads that have trapped until now come once more.
-  BarredCode* const last = known_abort(block.head(), barring.place.abort, barring.code);
-  if (last != nullptr) last->late = static_cast<std::uint32_t>(barring.threads());
-  return block.write_head(barring.target);
+  BarredCode* const last = known_abort(block_.head(), place_.abort, *code_);
+  if (last != nullptr) last->late = static_cast<std::uint32_t>(threads_());
+  return block_.write_head(target_);
 }
 
-// Takes the next step. The cached mappings stay valid.
-Status Armer::bar_next(Barring& barring) {
-  Block& block = barring.block;
-  const auto* mappings = known_.mappings(block.stamp());
-  const std::vector<KnownMapping> kept = mappings != nullptr ? *mappings : std::vector<KnownMapping>();
-  RETURN_IF_ERROR(block.renew(barring.target));
-  if (mappings != nullptr) known_.keep_mappings(block.stamp(), kept);
-  BarredCode* const known = known_abort(block.head(), barring.place.abort, barring.code);
-  if (known == nullptr) return bar_more(barring, BarredStep::sequence);
-  if (known->late == 0) return bar_more(barring, static_cast<BarredStep>(known->step));
-  --known->late;
-  return block.write_head(barring.target);
+// A function that loses an exit loses all of them: counts of some of its returns would be useless.
+Status Barring::take(BarredStep step, const std::set<std::uint32_t>& probes) {
+  std::set<std::uint16_t> events, functions;
+  for (const std::uint32_t i : probes)
+    for (const shared::Consumer& c : block_.list_of(i)) {
+      events.insert(c.event);
+      if (follows_function(c)) functions.insert(c.event);
+    }
+  note(step, events);
+  const auto stays = [&](std::uint32_t point, const shared::Consumer& c) {
+    return probes.count(point) == 0 && (!follows_function(c) || functions.count(c.event) == 0);
+  };
+  RETURN_IF_ERROR(strip(state_, target_, block_, stays));
+  // Probes that have no consumers left are still armed.
+  std::vector<std::uint32_t> left;
+  std::copy_if(probes.begin(), probes.end(), std::back_inserter(left),
+               [&](std::uint32_t i) { return is_armed_probe(block_.points()[i]); });
+  ProcessSerializer serializer(target_.pid());
+  return left.empty() ? ok() : take_out(target_, block_, serializer, left);
 }
 
-Status Armer::bar_in(target::Target& target, Block& block, const AbortPlace& place, const ThreadCount& threads) {
-  const auto maps = target.maps();
-  if (!maps) return maps.error();
-  const target::Mapping* code = target::mapping_at(*maps, place.abort);
-  if (code == nullptr || !code->executable) return Error{.code = Code::damaged, .text = "a malformed request"};
-  Barring barring{target, block, *maps, *code, place, threads};
-  return bar_next(barring);
+std::vector<CodeRange> Barring::ranges_of(BarredStep step) {
+  if (step == BarredStep::sequence) return find_sequences(target_, maps_, place_);
+  if (step == BarredStep::process) return {kEverything};
+  if (!code_->is_file()) return {};
+  if (step == BarredStep::object) return object_of(maps_, *code_);
+  const auto version = mapped_version(target_.pid(), *code_);
+  for (const FilePoints& file : state_.probes.files())
+    if (version && file.file->identity() == version->identity && !has_changed(file, *version))
+      return functions_of(*file.file, *code_, place_.abort);
+  return {};
 }
 
-Status Armer::bar(target::Target& target, Addr at, const AbortPlace& place, const ThreadCount& threads) {
-  auto block = known_.take(target, at);
-  if (!block) return block.error();
-  const bool has_any = block->head().left == 0 && has_armed_probe(*block);
-  const Status barred = has_any ? bar_in(target, *block, place, threads) : ok();
-  if (barred) known_.keep(block.take());
-  return barred;
-}
-
-// Called before the points of a file are considered one by one, because a function's exits are armed together or not at all.
-void Armer::leave_barred_out(Work& work, std::span<const PlannedPoint> points, const target::Mapping& m) {
-  for (const PlannedPoint& point : work.has_barred ? points : points.first(0))
-    if (const char* why = reason_barred(work, point, m)) refuse(work, point, why);
+void Barring::note(BarredStep step, const std::set<std::uint16_t>& events) {
+  ArmReport& report = state_.report;
+  const std::string why = why_barred(step);
+  for (const std::uint16_t event : events) report.refusals.try_emplace(event, why);
+  const pid_t pid = target_.pid();
+  const auto same = std::find_if(report.barred.begin(), report.barred.end(),
+                                 [&](const BarredReport& known) { return known.pid == pid && known.why == why; });
+  if (same != report.barred.end()) {
+    same->events.insert(events.begin(), events.end());
+    return;
+  }
+  if (report.barred.size() == kMostBarred) {
+    report.notes.insert("further processes have lost probes inside restartable sequences (rseq)");
+    return;
+  }
+  const std::string name = procfs::name_of(pid);
+  report.barred.push_back({pid, name.empty() ? "?" : name, events, why});
 }
 
 }  // namespace uprobe::control

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Turns jumps into breakpoints where a program is about to write to its code. A jump stands for several instructions, whose
-// copies would run even after the program has changed the originals; a breakpoint displaces one instruction, and each hit
-// checks the bytes after it.
+#include "engine/arm/downgrade_to_int3.h"
+
 #include <algorithm>
 
-#include "engine/arm/armer.h"
 #include "engine/arm/slot_layout.h"
 #include "engine/patch/patch.h"
 
@@ -59,8 +57,8 @@ Status end_prefix_window(target::Target& target, Block& block, Serializer& seria
 
 // The text first: until a point has its new copy, threads that trap there use the old one, which is still right. For a prefix
 // window the breakpoint goes to the place to which the window leads.
-Status Armer::make_breakpoints(target::Target& target, Block& block, const Changed& reach,
-                               std::span<const std::uint32_t> jumps) {
+Status make_breakpoints(target::Target& target, Block& block, const Changed& reach,
+                        std::span<const std::uint32_t> jumps) {
   std::vector<Pending> pending;
   std::vector<Patch> patches;
   for (const std::uint32_t jump : jumps) {
@@ -93,19 +91,18 @@ Status Armer::make_breakpoints(target::Target& target, Block& block, const Chang
   return ok();
 }
 
-Status Armer::take_jumps(target::Target& target, Addr at, const Changed& range) {
-  auto block = known_.take(target, at);
+Status take_jumps(ArmState& state, target::Target& target, Addr at, const Changed& range) {
+  auto block = state.known.take(target, at);
   if (!block) return block.error();
   std::vector<std::uint32_t> jumps = block->points_in(range.begin, range.end);
   std::erase_if(jumps, [&](std::uint32_t i) { return !can_be_breakpoint(block->points()[i]); });
   if (jumps.empty()) return ok();
-  // The cached mappings stay valid.
-  const auto* mappings = known_.mappings(block->stamp());
+  const auto* mappings = state.known.mappings(block->stamp());
   const std::vector<KnownMapping> kept = mappings != nullptr ? *mappings : std::vector<KnownMapping>();
   RETURN_IF_ERROR(block->renew(target));
-  if (mappings != nullptr) known_.keep_mappings(block->stamp(), kept);
+  if (mappings != nullptr) state.known.keep_mappings(block->stamp(), kept);
   RETURN_IF_ERROR(make_breakpoints(target, *block, range, jumps));
-  known_.keep(block.take());
+  state.known.keep(block.take());
   return ok();
 }
 

@@ -36,19 +36,24 @@ bool is_being_changed(const shared::ProcessBlock& head) {
   return head.changer != 0 && !threads_of(static_cast<pid_t>(head.changer)).empty();
 }
 
+std::string note_of(const target::Mapping& m, Addr at) {
+  return m.path + ": " + hex(m.offset + (at - m.begin)) +
+         ": a foreign breakpoint stood there for a while; hits during that time are not counted";
+}
+
 }  // namespace
 
 // Most looks find nothing, using the cached block. If there is something, the block is read again, since the agent may have
 // given code back, and so is the text: a breakpoint is a debugger's, unless it is found both before and after a check that the
 // process is not traced.
 Status Armer::mend(target::Target& target, Addr at) {
-  auto block = known_.take(target, at);
+  auto block = state_.known.take(target, at);
   if (!block) return block.error();
   std::vector<std::uint32_t> suspects;
   TextView text(target);
   for (std::uint32_t i = 0; i < block->points().size(); ++i)
     if (mended(text, block->points()[i], block->undo()[i]).size != 0) suspects.push_back(i);
-  known_.keep(block.take());
+  state_.known.keep(block.take());
   if (suspects.empty() || procfs::tracer_of(target.pid()) != 0) return ok();
   const auto maps = target.maps();
   auto now = Block::read(target, at);
@@ -63,17 +68,12 @@ Status Armer::mend(target::Target& target, Addr at) {
     if (patch.size == 0 || m == nullptr || !can_be_armed(*m) || m->begin.value - m->offset != point.file_bias) continue;
     if (!target.read(now->point_at(i), &last, sizeof last) || last.state != point.state) continue;
     patches.push_back(patch);
-    note_other(*m, patch.at);
+    state_.report.notes.insert(note_of(*m, patch.at));
   }
   if (patches.empty()) return ok();
   ProcessSerializer serializer(target.pid());
   static_cast<void>(patch_running(target, patches, serializer));
   return ok();
-}
-
-void Armer::note_other(const target::Mapping& m, Addr at) {
-  report_.notes.insert(m.path + ": " + hex(m.offset + (at - m.begin)) +
-                       ": a foreign breakpoint stood there for a while; hits during that time are not counted");
 }
 
 void ForeignBreakpoints::step() {

@@ -10,7 +10,6 @@
 #include <cstring>
 #include <set>
 
-#include "engine/arm/armer_work.h"
 #include "engine/base/procfs.h"
 
 namespace uprobe::control {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/process/mapped_file.h"
+
 namespace uprobe::control {
 
 std::optional<FileVersion> version_of(const std::string& path) {
@@ -15,6 +17,14 @@ std::optional<FileVersion> version_of(const std::string& path) {
   return FileVersion{
       {status.st_dev, status.st_ino}, status.st_size, status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec};
 }
+
+std::optional<FileVersion> mapped_version(pid_t pid, const target::Mapping& m) {
+  const auto identity = mapped_identity(pid, m);
+  const auto name = identity ? mapped_name(pid, m, *identity) : Result<std::string>(Error{});
+  return name ? version_of(*name) : std::nullopt;
+}
+
+bool has_changed(const FilePoints& file, const FileVersion& now) { return file.version && *file.version != now; }
 
 PlannedPoint& ProbeSet::point_for(plan::Site site) {
   auto file = std::find_if(files_.begin(), files_.end(),

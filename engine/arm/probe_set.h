@@ -10,6 +10,7 @@
 
 #include "engine/plan/resolve.h"
 #include "engine/shared/process_block.h"
+#include "engine/target/maps.h"
 
 namespace uprobe::control {
 
@@ -37,6 +38,8 @@ struct FileVersion {
 };
 // Nothing where there is no such file.
 std::optional<FileVersion> version_of(const std::string& path);
+// The mapped file as stat sees it: the device and inode in /proc/PID/maps are not stat's on every file system.
+std::optional<FileVersion> mapped_version(pid_t pid, const target::Mapping& m);
 
 struct FilePoints {
   std::shared_ptr<const elf::ElfFile> file;
@@ -49,6 +52,9 @@ struct FilePoints {
   bool fears_stubs = false;        // it has an unwinder that fails at return stubs
   bool finds_objects = false;      // it has a place where unwinders look for objects, or loads a library that has one
 };
+
+// Whether it is another file, or has changed since it was read.
+bool has_changed(const FilePoints& file, const FileVersion& now);
 
 // A file whose data events read. For exported data of a library: its name and link-time address, since a program may have a
 // copy of it.

@@ -11,8 +11,8 @@
 #include "arch/code/call_patterns.h"
 #include "arch/code/trampoline.h"
 #include "arch/code/window.h"
-#include "engine/arm/islands.h"
 #include "engine/patch/batched_patch.h"
+#include "engine/patch/islands.h"
 #include "engine/process/text_view.h"
 #include "engine/shared/trampoline.h"
 

@@ -52,6 +52,7 @@ class Block {
   Addr address() const { return at_; }
   std::uint64_t stamp() const { return head_->stamp; }
   shared::ProcessBlock& head() { return *head_; }
+  const shared::ProcessBlock& head() const { return *head_; }
   const std::vector<shared::Point>& points() const { return points_; }
   const std::vector<shared::Undo>& undo() const { return undo_; }
 

@@ -12,7 +12,7 @@
 #include <iterator>
 #include <utility>
 
-#include "engine/arm/loader_events.h"
+#include "engine/service/loader_events.h"
 #include "engine/attach/attach.h"
 #include "engine/attach/running_handlers.h"
 #include "engine/base/exhaustion.h"

@@ -10,7 +10,7 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "engine/arm/loader_events.h"
+#include "engine/service/loader_events.h"
 #include "engine/attach/attach.h"
 #include "engine/base/exhaustion.h"
 #include "engine/base/limits.h"

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "arch/code/relocate.h"
-#include "engine/arm/islands.h"
+#include "engine/patch/islands.h"
 #include "engine/process/block.h"
 #include "engine/trace/reader.h"
 #include "preload/virtual_mask.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/arm/armer.h"
-#include "engine/arm/sequence_search.h"
+#include "engine/patch/sequence_search.h"
 #include "tests/arm/fake_target.h"
 
 namespace uprobe::test {

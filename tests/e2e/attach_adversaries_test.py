@@ -12,7 +12,7 @@ import unittest
 import harness
 from harness import fixture, tracer, wait_until
 
-REFUSED = re.compile(rb"uprobe-run: .*(exchanged|refused|malformed|damaged|could not be|does not|process block|gone|ended|in the target: )")
+REFUSED = re.compile(rb"uprobe-run: .*(exchanged|refused|malformed|damaged|could not be|does not|process block|gone|ended|is about to end|in the target: )")
 
 
 class AdversaryCase(harness.TestCase):

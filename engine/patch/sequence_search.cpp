@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/arm/sequence_search.h"
+#include "engine/patch/sequence_search.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/arm/loader_events.h"
+#include "engine/service/loader_events.h"
 
 #include <elf.h>
 

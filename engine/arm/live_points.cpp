@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Adds points to a running program and removes them. Why that is safe: live_changes.h.
-#include <algorithm>
+#include "engine/arm/live_points.h"
 
-#include "engine/arm/armer_work.h"
+#include <algorithm>
+#include <utility>
+
+#include "engine/arm/downgrade_to_int3.h"
+#include "engine/arm/mapping_arming.h"
+#include "engine/arm/process_arming.h"
 #include "engine/patch/disarm.h"
 #include "engine/patch/serialize.h"
 
@@ -31,72 +35,73 @@ void remember(BlockCache& known, std::uint64_t stamp, std::vector<KnownMapping> 
   known.keep_mappings(stamp, std::move(mappings));
 }
 
-}  // namespace
-
 // A breakpoint inside the text or the displaced code of a jump would never be hit, so the jump becomes a breakpoint too.
-Status Armer::uncover(Work& work, const FilePoints& file, const target::Mapping& m) {
+Status uncover(ProcessArming& process, const FilePoints& file, const target::Mapping& m) {
   for (const PlannedPoint& point : file.points) {
     if (point.site.offset < m.offset || point.site.offset - m.offset >= m.end - m.begin) continue;
-    const auto jumps = jumps_over(work.block, m.begin + (point.site.offset - m.offset));
+    const auto jumps = jumps_over(process.block, m.begin + (point.site.offset - m.offset));
     if (jumps.empty()) continue;
-    RETURN_IF_ERROR(work.change());
-    RETURN_IF_ERROR(make_breakpoints(work.target, work.block, {m.begin, m.end}, jumps));
+    RETURN_IF_ERROR(process.change());
+    RETURN_IF_ERROR(make_breakpoints(process.target, process.block, {m.begin, m.end}, jumps));
   }
   return ok();
 }
 
-Status Armer::add_in(Work& work, const target::Mapping& m, const ProbeSet& more) {
-  const auto version = mapped_version(work.target.pid(), m);
+// True: an IFUNC in the mapping has not chosen yet.
+Result<bool> add_in(ProcessArming& process, const target::Mapping& m, const ProbeSet& more) {
+  MappingArming arming(process, m, false);
+  const auto version = mapped_version(process.target.pid(), m);
   for (const FilePoints& file : more.files()) {
     if (!version || file.file->identity() != version->identity) continue;
     if (has_changed(file, *version))
       return Error{.code = Code::refused, .text = "the file has changed since it was read", .where = m.path};
-    RETURN_IF_ERROR(uncover(work, file, m));
-    RETURN_IF_ERROR(arm_file(work, file, m, nullptr));
+    RETURN_IF_ERROR(uncover(process, file, m));
+    RETURN_IF_ERROR(arming.arm_file(file, nullptr));
   }
-  return ok();
+  return arming.waits();
 }
 
-Status Armer::add(target::Target& target, Addr at, const ProbeSet& more) {
+}  // namespace
+
+Status add_points(ArmState& state, target::Target& target, Addr at, const ProbeSet& more) {
   auto block = Block::read(target, at);
   const auto maps = target.maps();
   if (!block || !maps) return block ? maps.error() : block.error();
   if (block->head().left != 0) return ok();
   const Changed nothing{};
-  Work work(target, *block, *maps, nothing);
-  work.is_live = true, work.quiet = false;
-  if (const auto* known = known_.mappings(block->stamp())) work.before = *known;
-  RETURN_IF_ERROR(note_objects(work));
+  ProcessArming process(state, target, *block, *maps, nothing, ProcessArming::How::live);
+  std::vector<KnownMapping> before;
+  if (const auto* known = state.known.mappings(block->stamp())) before = *known;
+  RETURN_IF_ERROR(process.note_objects());
   std::vector<Addr> waiting;
   for (const target::Mapping& m : *maps) {
-    if (!work.is_armable(m)) continue;
-    work.waits = false;
-    RETURN_IF_ERROR(add_in(work, m, more));
-    if (work.waits) waiting.push_back(m.begin);
+    if (!process.is_armable(m)) continue;
+    const auto waits = add_in(process, m, more);
+    if (!waits) return waits.error();
+    if (*waits) waiting.push_back(m.begin);
   }
-  work.unbound = !waiting.empty() || block->head().unbound != 0;
-  RETURN_IF_ERROR(note_unbound(work));
-  if (!work.refusal.empty()) return Error{.code = Code::refused, .text = work.refusal};
-  if (!work.changed) return ok();
-  if (!work.before.empty()) remember(known_, block->stamp(), work.before, waiting);
-  known_.keep(block.take());
+  RETURN_IF_ERROR(process.note_unbound(!waiting.empty() || block->head().unbound != 0));
+  if (!process.refusal().empty()) return Error{.code = Code::refused, .text = process.refusal()};
+  if (!process.is_changed()) return ok();
+  if (!before.empty()) remember(state.known, block->stamp(), before, waiting);
+  state.known.keep(block.take());
   return ok();
 }
 
-Status Armer::remove(target::Target& target, Addr at, const std::function<bool(std::uint16_t)>& is_live) {
+Status remove_points(ArmState& state, target::Target& target, Addr at,
+                     const std::function<bool(std::uint16_t)>& is_live) {
   auto block = Block::read(target, at);
   if (!block) return block.error();
   if (block->head().left != 0) return ok();
-  if (Status s = strip(target, *block, [&](std::uint32_t, const shared::Consumer& c) { return is_live(c.event); }); !s)
-    return s;
-  known_.keep(block.take());
+  RETURN_IF_ERROR(
+      strip(state, target, *block, [&](std::uint32_t, const shared::Consumer& c) { return is_live(c.event); }));
+  state.known.keep(block.take());
   return ok();
 }
 
-// Removes consumers from points, and points without consumers from the text. The cached mappings stay valid.
-Status Armer::strip(target::Target& target, Block& block, const StaysFn& stays) {
+Status strip(ArmState& state, target::Target& target, Block& block, const StaysFn& stays) {
   std::vector<KnownMapping> before;
-  if (const auto* known = known_.mappings(block.stamp())) before = *known;
+  if (const auto* known = state.known.mappings(block.stamp())) before = *known;
   bool changed = false;
   std::vector<std::uint32_t> idle;
   for (std::uint32_t i = 0; i < block.points().size(); ++i) {
@@ -116,7 +121,7 @@ Status Armer::strip(target::Target& target, Block& block, const StaysFn& stays) 
   RETURN_IF_ERROR(take_out(target, block, serializer, idle));
   if (!changed) return ok();
   for (KnownMapping& m : before) m.sentinel = Addr{};  // its point may have been removed
-  if (!before.empty()) known_.keep_mappings(block.stamp(), std::move(before));
+  if (!before.empty()) state.known.keep_mappings(block.stamp(), std::move(before));
   return ok();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/arm/ifunc.h"
+#include "engine/process/ifunc.h"
 
 #include <cstring>
 

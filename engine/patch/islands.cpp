@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/arm/islands.h"
+#include "engine/patch/islands.h"
 
 #include <sys/mman.h>
 

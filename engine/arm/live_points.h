@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+// Adds points to a running program and removes them. Why that is safe: live_changes.h.
+#pragma once
+
+#include <functional>
+
+#include "engine/arm/arm_state.h"
+#include "engine/process/block.h"
+#include "engine/target/target.h"
+
+namespace uprobe::control {
+
+// After an Error, which also means that a point had to be refused, remove what was added. `block`: the block's address.
+Status add_points(ArmState& state, target::Target& target, Addr block, const ProbeSet& more);
+// `is_live` says which events are left.
+Status remove_points(ArmState& state, target::Target& target, Addr block,
+                     const std::function<bool(std::uint16_t)>& is_live);
+
+// Removes the consumers that do not stay from points, and points without consumers from the text. The cached mappings stay valid.
+using StaysFn = std::function<bool(std::uint32_t point, const shared::Consumer&)>;
+Status strip(ArmState& state, target::Target& target, Block& block, const StaysFn& stays);
+
+}  // namespace uprobe::control
