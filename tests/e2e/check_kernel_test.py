@@ -166,6 +166,9 @@ class Live(harness.TestCase):
     def setUp(self):
         super().setUp()
         oracle.require()
+        turn = oracle.Turn()
+        turn.__enter__()
+        self.addCleanup(turn.__exit__)
         self.group = f"{oracle.PREFIX}{os.getpid()}"
         self.folder = os.path.realpath(self.folder)
         self.files = corpus.Files(self.folder, self.group)

@@ -119,6 +119,7 @@ class RealPrograms(Differential):
     def test_zsh_inside_functions(self):
         zsh = self.copy_of(harness.need("zsh"))
         places = instruction_offsets(zsh, "hasher")[1:] + instruction_offsets(zsh, "ztrdup")[1:8]
+        places = places if harness.LONG else places[::3]
         definitions = [f"p:at{index} {zsh}:{place} %ax %cx %dx %ip" for index, place in enumerate(places)]
         self.check(definitions, [zsh, "-fc", "for i in {1..3}; do a$i=$i; done; true"])
 

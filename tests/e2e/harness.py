@@ -5,6 +5,7 @@ A test file ends with `harness.main()`. ctest passes the places of what was buil
     python3 tests/e2e/behaviour_test.py --tool build/uprobe-run --fixtures build/tests/e2e/fixtures [--tier TIER] [-k NAME]
 """
 import argparse
+import collections
 import ctypes
 import hashlib
 import os
@@ -34,6 +35,7 @@ ADDR_NO_RANDOMIZE = 0x0040000
 # "   task name-123   [001] DBZff  1370.652542: event: (0x55d0) a=1"; the task name may hold anything
 RECORD = re.compile(r" *(?P<task>.{1,16})-(?P<tid>\d+) +\[(?P<cpu>\d+)\] (?P<flags>.{5}) +(?P<time>\d+\.\d{6}): "
                     r"(?P<event>[^:\s]+): (?P<rest>\(0x[0-9a-f]+(?: <- 0x[0-9a-f]+)?\).*)")
+EVENT = re.compile(r"^ *.{1,16}-\d+ +\[\d+\] .{5} +\d+\.\d{6}: ([^:\s]+): \(0x[0-9a-f]", re.MULTILINE)
 
 
 @dataclass
@@ -57,19 +59,28 @@ class Hit:
 
 @dataclass
 class Observation:
-    """The result of a command: streams as bytes, hits in the order of the trace."""
+    """The result of a command: streams as bytes, the trace's text, and the hits in its order."""
     returncode: int
     stdout: bytes
     stderr: bytes
     text: str = ""
-    hits: list = field(default_factory=list)
     profile: dict = field(default_factory=dict)  # event -> hits, where the source counts them
+    parsed: list = None  # the hits, read from the text when they are asked for
+
+    @property
+    def hits(self):
+        if self.parsed is None:
+            self.parsed = parse_trace(self.text)
+        return self.parsed
+
+    @hits.setter
+    def hits(self, hits):
+        self.parsed = hits
 
     def counts(self):
-        result = {}
-        for hit in self.hits:
-            result[hit.event] = result.get(hit.event, 0) + 1
-        return result
+        if self.parsed is None:
+            return dict(collections.Counter(EVENT.findall(self.text)))
+        return dict(collections.Counter(hit.event for hit in self.parsed))
 
 
 def parse_trace(text):
@@ -171,7 +182,6 @@ def run_tool(definitions, command, options=(), stdin=b"", env=None, randomise=Tr
         if os.path.exists(output):
             with open(output, encoding="latin-1", newline="") as file:
                 seen.text = file.read()
-    seen.hits = parse_trace(seen.text)
     return seen
 
 

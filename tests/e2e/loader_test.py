@@ -60,10 +60,14 @@ class LoaderCase(harness.TestCase):
         return counts
 
     def as_the_kernel(self, definitions, command, env=None):
-        """The same, and every event as often as the kernel's uprobe has it."""
+        """The same, and every event as often as the kernel's uprobe has it, which on a crowded machine may miss one at a program's
+        beginning and is then asked once more."""
         counts = self.probed(definitions, command, env)
+        hit = {event: hits for event, hits in counts.items() if hits}
         kernel = oracle.run_kernel(definitions, command, env=env).counts()
-        self.assertEqual({event: hits for event, hits in counts.items() if hits}, kernel)
+        if kernel != hit:
+            kernel = oracle.run_kernel(definitions, command, env=env).counts()
+        self.assertEqual(hit, kernel)
         return counts
 
     def events(self, path, symbols=EVERYTHING, prefix=""):
@@ -332,10 +336,12 @@ class Private(LoaderCase):
     def test_every_function_of_the_loader(self):
         library = self.library()
         opener = self.build("opener.c", "opener", "-pthread", *self.flags)
-        definitions = [f"p:f{start:x} {self.loader}:{start:#x}" for start in self.function_starts(self.loader)]
-        self.assertGreater(len(definitions), 200)
-        counts = self.as_the_kernel(definitions, [opener, "now", library])
-        self.assertGreater(sum(hits > 0 for hits in counts.values()), 100)
+        starts = self.function_starts(self.loader)
+        self.assertGreater(len(starts), 200)
+        every = 1 if harness.LONG else 4  # the kernel takes a tenth of a second for each
+        counts = self.as_the_kernel([f"p:f{start:x} {self.loader}:{start:#x}" for start in starts[::every]],
+                                    [opener, "now", library])
+        self.assertGreater(sum(hits > 0 for hits in counts.values()), 100 // every)
 
     def test_functions_of_the_c_library(self):
         clones = self.build("clones.c", "clones", "-pthread", *self.flags)
@@ -346,11 +352,10 @@ class Private(LoaderCase):
                    "waitpid", "dlopen", "dlclose", "dlsym", "getenv", "printf", "write")
         known = Elf(self.libc).symbols
         definitions = [f"p:{symbol} {self.libc}:{symbol}" for symbol in symbols if symbol in known]
-        library = self.library()
-        for command in [[clones, mode] for mode in Clones.CALLS if mode != "storm"] + [[opener, "now", library]]:
-            with self.subTest(command=command[1:2]):
-                counts = self.as_the_kernel(definitions, command)
-                self.assertEqual(counts["__libc_start_main"], 1 if command[1] != "spawn" else 6)
+        modes = [mode for mode in Clones.CALLS if mode != "storm"]
+        commands = [f"{clones} {mode};" for mode in modes] + [f"{opener} now {self.library()}"]
+        counts = self.as_the_kernel(definitions, ["sh", "-c", " ".join(commands)])  # whose own C library is another file
+        self.assertEqual(counts["__libc_start_main"], len(modes) + 1 + 5, "one of them spawns five programs")
 
 
 class Clones(LoaderCase):

@@ -2,10 +2,11 @@
 """The kernel's own uprobe events as an oracle: the same definitions, the same command, the kernel's output.
 
 Everything happens in a tracing instance and an event group named after this process, is limited to the command's
-process tree (set_event_pid with event-fork), and is taken away again on every way out. Nothing is mounted; where
-tracefs cannot be written the caller skips. By hand:
+process tree (set_event_pid with event-fork), and is taken away again on every way out. Tests ask one after another: the
+kernel does, too. Nothing is mounted; where tracefs cannot be written the caller skips. By hand:
     python3 oracle.py DEFINITION... -- COMMAND...        (PATH:SYMBOL is resolved here)
 """
+import fcntl
 import os
 import re
 import signal
@@ -84,27 +85,51 @@ def remove_leftovers():
             remove_group(group)
 
 
+class Turn:
+    """with oracle.Turn(): no other process asks the kernel in between. May be nested."""
+    held, depth = None, 0
+
+    def __enter__(self):
+        if Turn.depth == 0:  # a lock on what every test can open, and that ends with the process
+            Turn.held = open(f"{TRACEFS}/README", encoding="latin-1")
+            fcntl.flock(Turn.held, fcntl.LOCK_EX)
+        Turn.depth += 1
+
+    def __exit__(self, *_):
+        Turn.depth -= 1
+        if Turn.depth == 0:
+            Turn.held.close()
+
+
 class Oracle:
     """with Oracle(definitions) as kernel: ... Definitions name no group of their own: "p:name PATH:PLACE args"."""
 
     def __init__(self, definitions, buffer_kb=BUFFER_KB, everybody=False):
         """everybody: hits of all processes that run the files, not of one process tree (for files that only the test has)."""
         self.buffer_kb, self.everybody = buffer_kb, everybody
+        self.turn = Turn()
         self.group = f"{PREFIX}{os.getpid()}"
         self.instance = f"{TRACEFS}/instances/{self.group}"
         self.definitions = [harness.kernel_definition(one) for one in definitions]
 
     def __enter__(self):
-        remove_leftovers()
+        self.turn.__enter__()
         try:
+            remove_leftovers()
             self._set_up()
         except BaseException:
-            remove_group(self.group)
+            self._end()
             raise
         return self
 
     def __exit__(self, *_):
-        remove_group(self.group)
+        self._end()
+
+    def _end(self):
+        try:
+            remove_group(self.group)
+        finally:
+            self.turn.__exit__()
 
     def _set_up(self):
         os.mkdir(self.instance)
@@ -156,7 +181,6 @@ def run_kernel(definitions, command, stdin=b"", env=None, randomise=True, cwd=No
         seen = harness.run(command, stdin, env, before_exec=before_exec, cwd=cwd)
         seen.text = kernel.read_trace()
         seen.profile = kernel.read_profile()
-    seen.hits = harness.parse_trace(seen.text)
     return seen
 
 
