@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "engine/base/text.h"
+#include "engine/resolve/go_arguments.h"
 #include "engine/resolve/programs.h"
 #include "engine/spec/name.h"
 #include "engine/spec/parse.h"
@@ -202,6 +203,7 @@ Result<LocationResolver::Specs> LocationResolver::expand(const ProbeSpec& patter
 
 // Data is addressed relative to the probe, because the load address moves both.
 Status LocationResolver::find_data(ProbeSpec& spec, const plan::Found& place) {
+  RETURN_IF_ERROR(check_go_arguments(spec, place));
   RETURN_IF_ERROR(find_variables(spec, place));
   for (spec::Argument& argument : spec.arguments) {
     if (!is_in_file(argument)) continue;

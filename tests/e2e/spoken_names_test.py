@@ -61,6 +61,39 @@ fn main() {
 """
 
 
+GO = r"""
+package main
+
+import "os"
+
+type Server struct {
+	name string
+	port int
+}
+
+//go:noinline
+func (s *Server) handle(path string, n int) (int, bool) { return n + s.port + len(path), n > 2 }
+
+//go:noinline
+func sum(values []int, scale float64, ok bool, extra byte) int {
+	total := int(scale) + int(extra)
+	for _, value := range values {
+		total += value
+	}
+	if ok {
+		total++
+	}
+	return total
+}
+
+func main() {
+	s := &Server{"web", 80}
+	n, _ := s.handle("/index", 3)
+	os.Exit(n - sum([]int{n, 2, 3}, 2.5, true, 7) + 20)
+}
+"""
+
+
 class Spoken(harness.TestCase):
     def trace(self, *words, program=None):
         done = harness.run([*harness.tracer("-o", self.path("trace")), *words, "--", program or self.program])
@@ -175,6 +208,41 @@ class Rust(Spoken):
         lines = self.listed("*shop::shop::*")
         self.assertGreater(len(lines), 3)
         self.trace(*[word for line in lines for word in ("-p", line)])
+
+
+class Go(Spoken):
+    """Names with brackets and blanks, and arguments in the registers that Go's compiler says."""
+
+    def setUp(self):
+        super().setUp()
+        harness.need("go")
+        self.program = self.path("server")
+        environment = {**os.environ, "GOCACHE": self.path("cache"), "GO111MODULE": "off"}
+        made = harness.run(["go", "build", "-o", self.program, self.write("server.go", GO)], env=environment)
+        self.assertEqual(made.returncode, 0, made.stderr)
+
+    def line_of(self, *words):
+        done = harness.run([*harness.tracer("-q", "-o", self.path("trace")), *words, "--", self.program])
+        self.assertEqual(done.returncode, 5, done.stderr)
+        with open(self.path("trace"), encoding="latin-1") as file:
+            [hit] = harness.parse_trace(file.read())
+        return hit.arguments
+
+    def test_arguments_by_name(self):
+        self.assertEqual(self.line_of("-p", "main.(*Server).handle path.len n"), "len=6 n=3")
+        self.assertEqual(self.line_of("-p", "main.(*Server).handle s->port name=s->name.len"), "port=80 name=3")
+        self.assertEqual(self.line_of("-p", "main.sum values.len scale ok extra"), "len=3 scale=2.5 ok=1 extra=7")
+        self.assertEqual(self.line_of("-r", "main.(*Server).handle $retval:s64"), "arg1=89")
+
+    def test_arguments_by_number_are_refused(self):
+        """$arg1 is the register of C's first argument."""
+        for words in (["-p", "main.sum $arg1"], ["-p", "main.sum(values, scale)"], ["-r", "main.sum x=$entry_arg2"],
+                      ["-p", "main.sum +8($arg2):u64"]):
+            with self.subTest(words=words):
+                done = harness.run([*harness.tracer(), *words, "--", self.program])
+                self.assertEqual(done.returncode, 125, done.stderr)
+                self.assertIn(b"'main.sum' is a function of Go", done.stderr)
+                self.assertIn(b"--vars='main.sum'", done.stderr)
 
 
 if __name__ == "__main__":
