@@ -232,6 +232,15 @@ std::string describe(const char* what, std::uint64_t native, std::uint64_t displ
   return text.str();
 }
 
+// AMD's processors store and load the addresses of the last x87 instruction and its operand with an exception pending only (APM
+// volume 2, 11.4.4). Else they are what the processor had last, which may have been another process's.
+void forget_x87_addresses(std::vector<std::uint8_t>& xsave) {
+  constexpr std::uint8_t kErrorSummary = 0x80;
+  constexpr std::size_t kStatus = 2, kAddresses = 6, kAfterAddresses = 24;
+  if (!__builtin_cpu_is("amd") || (xsave[kStatus] & kErrorSummary) != 0) return;
+  std::fill(xsave.begin() + kAddresses, xsave.begin() + kAfterAddresses, std::uint8_t{0});
+}
+
 std::string compare_registers(const Registers& a, const Registers& b) {
   static constexpr const char* kNames[] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
                                            "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15"};
@@ -398,6 +407,7 @@ Outcome Machine::run(std::uint64_t entry) {
   outcome.fsbase = context_.out_fsbase;
   outcome.gsbase = context_.out_gsbase;
   outcome.xsave.assign(context_.xsave_out, context_.xsave_out + xsave_bytes_);
+  forget_x87_addresses(outcome.xsave);
   // The processor decides by itself which states it marks as initial.
   std::memset(outcome.xsave.data() + 512, 0, 64);
   outcome.memory.assign(at(kData), at(kData) + kAreaBytes);

@@ -103,7 +103,7 @@ class Strangers(harness.TestCase):
             self.assertIn(b"exited with code 07", plain.stdout)
             self.assertIn(b"a debugger traces this program; the program runs unprobed", preloaded.stderr)
         attach = """sleep 15 & sleeper=$!
-until grep -q sleep /proc/$sleeper/comm && grep -q '^State:.S' /proc/$sleeper/status; do :; done
+until grep -q -e '^230 ' -e '^35 ' /proc/$sleeper/syscall; do :; done  # clock_nanosleep, nanosleep: it is past its beginning
 "$@" -p $sleeper -ex 'print 6*7' -ex 'call (int)raise(10)' -ex detach 2>&1 | grep -c -e '= 42' -e SIGUSR1
 wait $sleeper; echo $?"""
         plain, _ = self.same_under_both("sh", "-c", attach, "sh", *batch, said="process named sleep is traced")
