@@ -43,7 +43,7 @@ class Engine {
   virtual Result<std::vector<std::string>> list_source(const std::string& object, const std::string& function,
                                                        SourceList what) = 0;
   // See uprobe::examine_machine and examine_process.
-  virtual std::vector<Finding> examine(const std::vector<int>& pids) = 0;
+  virtual std::vector<Finding> examine(const Selection& whom) = 0;
   virtual Result<std::string> find_program(const std::string& program) = 0;
 };
 

@@ -51,6 +51,10 @@ Processes:
       --join                with -P: join the session of a tool that traces the
                             process already as another user (root only), or
                             with fewer rights
+      --seccomp=MODE        with -P and the like: read (default) attaches beside
+                            seccomp filters that can be read, or that the tool
+                            is under too; trust also where you know that they
+                            allow it: a wrong word may end the process
   -f, --follow-forks        trace child processes too (the default)
       --until=WHICH         first (default): stop when the program has ended
                             (with -P: the processes); last: stop when all traced

@@ -135,6 +135,12 @@ Status set_style(Options& options, const std::string& value) {
   return ok();
 }
 
+Status set_seccomp(Options& options, const std::string& value) {
+  if (value != "read" && value != "trust") return usage("'" + value + "' is not one of read, trust");
+  options.attach.trusts_filters = value == "trust";
+  return ok();
+}
+
 Status set_until(Options& options, const std::string& value) {
   if (value != "first" && value != "last") return usage("'" + value + "' is not one of first, last");
   options.until_last = value == "last";
@@ -181,6 +187,7 @@ constexpr std::array kRows = {
     Row{0, "object", required_argument, "FILE", add_mapped_object},
     Row{0, "wait", no_argument, "", [](Options& o, Text) { return o.attach.waits = true, ok(); }},
     Row{0, "join", no_argument, "", [](Options& o, Text) { return o.joins_others = true, ok(); }},
+    Row{0, "seccomp", required_argument, "MODE", set_seccomp},
     Row{'f', "follow-forks", no_argument, "", [](Options&, Text) { return ok(); }},
     Row{0, "until", required_argument, "WHICH", set_until},
     Row{'D', "daemonize", no_argument, "", [](Options& o, Text) { return o.daemonize = true, ok(); }},

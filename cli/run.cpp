@@ -248,7 +248,7 @@ Outcome check(const Call& call) {
 }
 
 Outcome doctor(const Call& call) {
-  const std::vector<Finding> findings = call.engine.examine(call.options.attach.pids);
+  const std::vector<Finding> findings = call.engine.examine(call.options.attach);
   const Outcome printed = print(call, render_findings(findings));
   return any_bad(findings) ? kFailed : printed;
 }

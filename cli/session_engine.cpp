@@ -65,10 +65,10 @@ Result<std::vector<std::string>> SessionEngine::list_source(const std::string& o
   return uprobe::list_source(object, function, what);
 }
 
-std::vector<Finding> SessionEngine::examine(const std::vector<int>& pids) {
+std::vector<Finding> SessionEngine::examine(const Selection& whom) {
   std::vector<Finding> findings = examine_machine();
-  for (const int pid : pids)
-    for (Finding& finding : examine_process(pid)) findings.push_back(std::move(finding));
+  for (const int pid : whom.pids)
+    for (Finding& finding : examine_process(pid, whom.trusts_filters)) findings.push_back(std::move(finding));
   return findings;
 }
 

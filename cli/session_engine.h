@@ -28,7 +28,7 @@ class SessionEngine final : public Engine {
   Result<std::vector<std::string>> list_functions(const std::string& object, const std::string& glob) override;
   Result<std::vector<std::string>> list_source(const std::string& object, const std::string& function,
                                                SourceList what) override;
-  std::vector<Finding> examine(const std::vector<int>& pids) override;
+  std::vector<Finding> examine(const Selection& whom) override;
   Result<std::string> find_program(const std::string& program) override;
 
  private:

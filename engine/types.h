@@ -159,6 +159,7 @@ struct Selection {
   std::vector<int> pids;
   std::vector<std::string> names, objects;
   bool waits = false;
+  bool trusts_filters = false;            // seccomp filters that cannot be read are taken to allow all that is needed
   Tell tell = [](const std::string&) {};  // a line for each process found; called from any thread
 };
 

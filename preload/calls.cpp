@@ -304,6 +304,7 @@ bool make(ProcessBlock& block, SignalFrame& frame, long& result) {
     case kSysSeccomp:
       // From now on the agent makes no system call; the mark comes first, since another thread may be in a hit.
       __atomic_fetch_or(&block.flags, shared::kBlockFiltered | shared::kBlockFilteredLater, __ATOMIC_RELAXED);
+      __atomic_fetch_and(&block.flags, ~shared::kBlockFiltersKnown, __ATOMIC_RELAXED);
       result = pass(block, frame);
       return true;
     default:

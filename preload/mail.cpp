@@ -254,7 +254,9 @@ bool converse(const Line& line, MailSlot& slot, u32 number) {
   return converse_until(line, nullptr, slot, number, [] { return true; });
 }
 
+// Not under a filter that came later: it may forbid the waiting, and whatever the tool has the thread do.
 void ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request) {
+  if ((__atomic_load_n(&block.flags, __ATOMIC_RELAXED) & shared::kBlockFilteredLater) != 0) return;
   learn_rseq(block);  // the first request comes when libc has set up the thread
   if (area == nullptr || !is_answered(block, area)) return;
   Mailbox& box = *mailbox_of(area);

@@ -101,7 +101,6 @@ bool is_remembered(const ProcessBlock& block, Pages pages) {
 }
 
 void show_to_tool(ProcessBlock& block, const SignalFrame& frame, Pages pages, shared::MailKind kind) {
-  if ((__atomic_load_n(&block.flags, __ATOMIC_RELAXED) & shared::kBlockFilteredLater) != 0) return;
   const bool may_fault = (frame.mask & shared::kOurSignals) == 0;
   ask_tool(block, session_area(block, 0),
            {kind, thread_id(block, may_fault), pages.begin << kPageBits, pages.end << kPageBits});

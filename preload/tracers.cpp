@@ -32,7 +32,6 @@ void await_end_of_session(const ProcessBlock& block) {
 }
 
 void ask_to_leave(ProcessBlock& block, shared::MailKind kind, u64 argument) {
-  if ((__atomic_load_n(&block.flags, __ATOMIC_RELAXED) & shared::kBlockFilteredLater) != 0) return;
   ask_tool(block, session_area(block, 0), {kind, thread_id(block, true), argument, 0});
 }
 
@@ -41,7 +40,8 @@ void ask_to_leave(ProcessBlock& block, shared::MailKind kind, u64 argument) {
 bool leave(ProcessBlock& block) {
   const bool needed = borrows_memory(block) || (block.flags & shared::kBlockLedBack) != 0;
   if (!has_left(block)) ask_to_leave(block, shared::MailKind::leave_me, needed ? 0 : 1);
-  if (!has_left(block)) await_end_of_session(block);
+  const bool may_wait = (__atomic_load_n(&block.flags, __ATOMIC_RELAXED) & shared::kBlockFilteredLater) == 0;
+  if (!has_left(block) && may_wait) await_end_of_session(block);
   return has_left(block);
 }
 

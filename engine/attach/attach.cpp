@@ -205,8 +205,11 @@ Result<Block> make_block(StoppedProcess& process, const MappedAgent& agent, cons
   return place_block(process, agent, area, std::max(points, kLeastPoints), 0, part);
 }
 
-Status tell_agent(StoppedProcess& process, Block& block, std::int32_t tid_offset) {
-  block.head().flags |= shared::kBlockAttached;
+Status tell_agent(StoppedProcess& process, Block& block, std::int32_t tid_offset, const FilterVerdict& filters) {
+  constexpr std::uint32_t kQuiet = shared::kBlockFiltered | shared::kBlockFilteredLater;
+  std::uint32_t& flags = block.head().flags;
+  flags = (flags & ~kQuiet) | (filters.forbidden.empty() ? 0 : kQuiet);
+  flags |= shared::kBlockAttached | shared::kBlockFiltersKnown;
   block.head().tid_offset = tid_offset;
   block.head().by_descriptor = by_descriptor(process.pid());
   return block.write_agent_part(process);
@@ -285,8 +288,8 @@ Status free_all_of(pid_t launcher) {
   return all;
 }
 
-Result<Block> attach_agent(StoppedProcess& process, const Result<FoundAgent>& found, const AgentImage& image,
-                           const trace::Area& area, std::size_t points, std::size_t part) {
+Result<Block> attach_agent(StoppedProcess& process, const Result<FoundAgent>& found, const FilterVerdict& filters,
+                           const AgentImage& image, const trace::Area& area, std::size_t points, std::size_t part) {
   const std::int32_t tid_offset = tid_offset_of(process);
   RETURN_IF_ERROR(check_threads(process, tid_offset));
   if (!found && found.error().code != Code::not_found) return found.error();
@@ -296,7 +299,7 @@ Result<Block> attach_agent(StoppedProcess& process, const Result<FoundAgent>& fo
   if (!agent) return agent.error();
   auto block = found ? reuse_block(process, *found, area, part) : make_block(process, *agent, area, points, part);
   if (!block) return block;
-  RETURN_IF_ERROR(tell_agent(process, *block, tid_offset));
+  RETURN_IF_ERROR(tell_agent(process, *block, tid_offset, filters));
   AgentCalls calls(process, *agent);
   RETURN_IF_ERROR(calls.ask_process(AttachStep::take_process));
   RETURN_IF_ERROR(take_threads(process, calls, tid_offset));

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 
+#include "engine/inject/seccomp.h"
 #include "engine/process/agent_image.h"
 #include "engine/process/block.h"
 #include "engine/process/processes.h"
@@ -31,9 +32,11 @@ bool is_in_session(pid_t pid, const Result<FoundAgent>& found);
 
 // Brings in the agent, a block and the session area; the dispositions become the agent's, and the agent learns about each
 // thread what it would have seen the thread do. An agent that was given back earlier is used again. On an error the process is
-// as it was, except for memory. `found`: by find_agent() after the process was stopped. Only where there is no session.
-Result<Block> attach_agent(target::StoppedProcess& process, const Result<FoundAgent>& found, const AgentImage& agent,
-                           const trace::Area& area, std::size_t points, std::size_t part = 0);
+// as it was, except for memory. `found`: by find_agent() after the process was stopped. Only where there is no session. `filters`: by
+// judge_filters().
+Result<Block> attach_agent(target::StoppedProcess& process, const Result<FoundAgent>& found,
+                           const FilterVerdict& filters, const AgentImage& agent, const trace::Area& area,
+                           std::size_t points, std::size_t part = 0);
 
 // The opposite: text, dispositions, masks and alternate stacks are the program's own again, the area is unmapped; agent, block,
 // islands and stacks stay for the next session. On an Error the text is the program's again if that was possible at all, and

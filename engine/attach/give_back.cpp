@@ -22,6 +22,7 @@
 #include "engine/process/processes.h"
 #include "engine/shared/mailbox.h"
 #include "engine/target/attachable.h"
+#include "engine/target/seccomp.h"
 
 namespace uprobe::control {
 namespace {
@@ -48,6 +49,7 @@ class GivingBack {
 
   Status run() {
     const Status out = take_text_back();
+    if (!may_call()) return note_left_as_it_is(out);
     const Status given = out ? give_all() : out;
     // Even if the agent goes on passing signals: it no longer knows the program's masks.
     RETURN_IF_ERROR(note_left(shared::kLeft));
@@ -55,6 +57,21 @@ class GivingBack {
   }
 
  private:
+  // A filter that came after the agent may kill the process for what there is to do.
+  bool may_call() const {
+    const auto is_filtered = [this](const Thread& t) { return target::is_filtered(process_.pid(), t.tid); };
+    return (block_.head().flags & shared::kBlockFiltersKnown) != 0 || target::can_suspend_filters() ||
+           std::ranges::none_of(process_.threads(), is_filtered);
+  }
+  // The agent goes on passing signals to the program.
+  Status note_left_as_it_is(const Status& out) {
+    process_.forbid_calls();
+    RETURN_IF_ERROR(note_left(shared::kLeft));
+    if (!out) return out;
+    return Error{.code = Code::refused,
+                 .text = "has put a seccomp filter in force: its code is its own again, but the agent stays in it"};
+  }
+
   Status give_all() {
     RETURN_IF_ERROR(drain());
     AgentCalls calls(process_, agent_);

@@ -28,8 +28,9 @@ struct Finding {
 // Starting programs, attaching, seccomp, restartable sequences, user namespaces, debug information, the kernel's uprobes.
 std::vector<Finding> examine_machine();
 
-// Whether a process can be attached to, and what is special about it. The first finding is the verdict.
-std::vector<Finding> examine_process(pid_t pid);
+// Whether a process can be attached to, and what is special about it. The first finding is the verdict. `trusts_filters`: as for
+// check_attachable().
+std::vector<Finding> examine_process(pid_t pid, bool trusts_filters);
 
 // The rules of ptrace for processes that the tool has not started (Documentation/admin-guide/LSM/Yama.rst; ptrace(2)).
 struct PtraceRules {

@@ -78,7 +78,7 @@ Finding seccomp(const std::string& status) {
   const std::string mode(procfs::field(status, "Seccomp").value_or("0"));
   if (mode == "0") return {Verdict::good, "seccomp", "the tool is under no filter", ""};
   return {Verdict::limited, "seccomp",
-          "the tool is under a seccomp filter: it attaches to processes under the same filters only", ""};
+          "the tool is under a seccomp filter: it attaches to processes without one, or under the same filters", ""};
 }
 
 // An unregistration that fits no registration: EINVAL where the call exists (kernel/rseq.c).

@@ -10,6 +10,7 @@
 #include "engine/base/process_paths.h"
 #include "engine/base/procfs.h"
 #include "engine/doctor/doctor.h"
+#include "engine/inject/seccomp.h"
 #include "engine/target/attachable.h"
 
 namespace uprobe {
@@ -44,16 +45,20 @@ void add_peculiarities(pid_t pid, const std::string& subject, std::vector<Findin
 
 }  // namespace
 
-std::vector<Finding> examine_process(pid_t pid) {
+std::vector<Finding> examine_process(pid_t pid, bool trusts_filters) {
   const std::string subject = procfs::called(pid);
   if (const pid_t owner = control::owner_of(pid); owner != 0)
     return {
         {Verdict::good, subject,
          "is traced by uprobe-run, process " + std::to_string(control::known_as(owner)) + ", which further tools join",
          ""}};
-  if (const Status checked = target::check_attachable(pid); !checked) return {refusal(subject, checked.error())};
+  if (const Status checked = target::check_attachable(pid, trusts_filters); !checked)
+    return {refusal(subject, checked.error())};
   if (const int error = try_seizing(pid); error != 0) return {refusal(subject, target::explain_refusal(pid, error))};
+  const auto filters = control::foretell(pid, trusts_filters);
+  if (!filters) return {refusal(subject, filters.error())};
   std::vector<Finding> findings = {{Verdict::good, subject, "can be attached to", ""}};
+  if (!filters->empty()) findings.push_back({Verdict::limited, subject, *filters, ""});
   add_peculiarities(pid, subject, findings);
   return findings;
 }

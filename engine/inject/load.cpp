@@ -190,7 +190,7 @@ Result<Block> place_block(Target& target, const MappedAgent& agent, const trace:
   block->head().stack_end = end_of_stack(target);
   if (arch::has_thread_pointer_instruction()) block->head().flags |= shared::kBlockReadsThreadPointer;
   if (is_data(target, agent.place(agent.header.visible_restorer))) block->head().flags |= shared::kBlockLeadsBack;
-  if (may_be_killed_for_calls(target.pid())) block->head().flags |= shared::kBlockFiltered;
+  block->head().flags |= may_be_killed_for_calls(target.pid()) ? shared::kBlockFiltered : shared::kBlockFiltersKnown;
   name_process(block->head(), target.pid());
   block->head().start_blocked = blocked & shared::kOurSignals;
   RETURN_IF_ERROR(block->write_head(target));

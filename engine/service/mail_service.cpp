@@ -252,7 +252,7 @@ Status MailService::prepare_for(pid_t pid) {
 }
 
 // No other process is served while one is stopped, so it is refused rather than stopped for long.
-Status MailService::take_in(pid_t pid, const std::function<bool()>& is_wanted) {
+Status MailService::take_in(pid_t pid, bool trusts_filters, const std::function<bool()>& is_wanted) {
   constexpr auto kPatience = 100ms;
   RETURN_IF_ERROR(prepare_for(pid));
   auto process = target::StoppedProcess::hold(pid, kPatience);
@@ -264,7 +264,10 @@ Status MailService::take_in(pid_t pid, const std::function<bool()>& is_wanted) {
   const Status taken = catch_resource_exhaustion([&]() -> Status {
     const auto part = guard_->part_for(pid);
     if (!part) return part.error();
-    auto block = attach_agent(**process, found, *agent_, area_, probes_.size(), *part);
+    const auto filters = judge_filters(**process, trusts_filters);
+    if (!filters) return filters.error();
+    if (const std::string note = describe(pid, *filters); !note.empty()) filtered_.insert(note);
+    auto block = attach_agent(**process, found, *filters, *agent_, area_, probes_.size(), *part);
     if (!block) return block.error();
     guard_->has_come(pid);
     blocks_.add(block->address());
@@ -300,6 +303,7 @@ Notes MailService::notes() const {
   Notes notes = exec_.notes();
   for (const std::string& note : guard_->notes()) notes.insert(note);
   notes.insert(left_);
+  notes.insert(filtered_);
   notes.insert(failures_);
   return notes;
 }

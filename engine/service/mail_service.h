@@ -58,10 +58,10 @@ class MailService {
     return work();
   }
   // In alone(): takes a running process into the session, as attach_agent does; on failure the process is as it was. When all
-  // of its threads are stopped, `is_wanted` is asked whether it is the intended process; Retry::soon if not. The calling thread
+  // of its threads are stopped, `is_wanted` is asked whether it is the intended process; Retry::soon if not. `trusts_filters`: as for judge_filters(). The calling thread
   // traces the process, and after some failures the kernel releases the process only when that thread ends: end it after this
   // call.
-  Status take_in(pid_t pid, const std::function<bool()>& is_wanted);
+  Status take_in(pid_t pid, bool trusts_filters, const std::function<bool()>& is_wanted);
   LiveChanges changes() const { return {area_, armer_, probes_, blocks_.all()}; }
 
   // Answers no further requests: later ones run into their deadline. Joins the thread.
@@ -130,6 +130,7 @@ class MailService {
   ExecFollower exec_;
   ForeignBreakpoints foreign_breakpoints_;
   Notes failures_;                     // why requests could not be served
+  Notes filtered_;                     // processes under seccomp filters that keep the agent quiet, or log its calls
   Notes left_;                         // processes that another tracer has
   std::set<std::uint32_t> strangers_;  // ids that have rung and belong to no process that was found
   std::uint64_t served_ = 0;           // looks that found requests

@@ -21,6 +21,7 @@
 #include "engine/process/processes.h"
 #include "engine/target/attachable.h"
 #include "engine/target/process_list.h"
+#include "engine/target/seccomp.h"
 #include "engine/target/stopped_process.h"
 
 namespace uprobe::control {
@@ -124,10 +125,14 @@ class StoppedMember {
     // Its filter would decide about the system calls that the tool makes in it. A filter that is new is seen after the stop.
     const Error filtered{.code = Code::refused,
                          .text = "it has a seccomp filter, which may forbid the system calls that the move needs"};
-    if (may_be_killed_for_calls(pid)) return filtered;
+    const auto is_forbidden = [pid] { return !target::can_suspend_filters() && may_be_killed_for_calls(pid); };
+    if (is_forbidden()) return filtered;
     auto process = StoppedProcess::hold(pid, kPatience);
     if (!process) return process.error();
-    if (may_be_killed_for_calls(pid)) return filtered;
+    if (is_forbidden()) {
+      (*process)->forbid_calls();
+      return filtered;
+    }
     // All facts from here on are those of the stopped process.
     auto member = open_member(area, pid);
     if (!member) return member.error();

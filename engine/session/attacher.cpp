@@ -35,8 +35,8 @@ Error about(pid_t pid, Error error) {
   return error;
 }
 
-Status check_free(pid_t pid) {
-  RETURN_IF_ERROR(target::check_attachable(pid));
+Status check_free(pid_t pid, bool trusts_filters) {
+  RETURN_IF_ERROR(target::check_attachable(pid, trusts_filters));
   const auto files = target::ProcessFiles::open(pid);
   if (!files) return files.error();
   return control::make_free(pid);
@@ -65,9 +65,9 @@ class Turn {
   int tries_ = 0;
 };
 
-Status await_free(pid_t pid, const GivenUp& given_up) {
+Status await_free(pid_t pid, bool trusts_filters, const GivenUp& given_up) {
   for (Turn turn(given_up);;) {
-    const Status free = check_free(pid);
+    const Status free = check_free(pid, trusts_filters);
     if (free || !turn.comes_after(free.error())) return free ? free : turn.failed(free.error());
   }
 }
@@ -79,9 +79,9 @@ struct Held {
 
 // Stops a process that has no session. Of several tools that begin at the same time one gets the first thread, and the others
 // see that and retry.
-Result<Held> hold_free(pid_t pid, const GivenUp& given_up) {
+Result<Held> hold_free(pid_t pid, bool trusts_filters, const GivenUp& given_up) {
   for (Turn turn(given_up);;) {
-    RETURN_IF_ERROR(await_free(pid, given_up));
+    RETURN_IF_ERROR(await_free(pid, trusts_filters, given_up));
     if (given_up()) return turn.failed({});
     auto process = StoppedProcess::hold(pid);
     if (process) {
@@ -97,11 +97,15 @@ Result<Held> hold_free(pid_t pid, const GivenUp& given_up) {
   }
 }
 
-// Also removes the remote-call code of a tool that was killed before it had a session in the process.
+// Also removes the remote-call code of a tool that was killed before it had a session in the process. No call is made for that, whatever
+// filters the process has, and none as it is let go where they are not known.
 Status clean(pid_t pid) {
   const GivenUp never = [] { return false; };
-  auto held = hold_free(pid, never);
-  return held ? held->process->send(held->process->threads().front().tid) : Status(held.error());
+  auto held = hold_free(pid, true, never);
+  if (!held) return held.error();
+  const Status cleaned = held->process->send(held->process->threads().front().tid);
+  static_cast<void>(control::judge_filters(*held->process, false));
+  return cleaned;
 }
 
 }  // namespace
@@ -134,12 +138,15 @@ struct Attacher::Taken {
 };
 
 Status Attacher::take(pid_t pid, const GivenUp& given_up, Taken& taken) {
-  auto free = hold_free(pid, given_up);
+  auto free = hold_free(pid, whom_.trusts_filters, given_up);
   if (!free) return free.error();
   taken.held.push_back(std::move(free->process));
   StoppedProcess& process = *taken.held.back();
   const std::size_t points = table_.planned().size();
-  auto block = control::attach_agent(process, free->agent, targets_.agent(), recording_.area(), points);
+  const auto filters = control::judge_filters(process, whom_.trusts_filters);
+  if (!filters) return filters.error();
+  if (std::string note = control::describe(pid, *filters); !note.empty()) messages_.notes.push_back(std::move(note));
+  auto block = control::attach_agent(process, free->agent, *filters, targets_.agent(), recording_.area(), points);
   if (!block) return block.error();
   taken.blocks[pid] = block->address();
   RETURN_IF_ERROR(targets_.armer().arm(process, *block));
@@ -170,7 +177,7 @@ Status Attacher::attach_all(const GivenUp& given_up) {
 // Attaches to the processes that the user gave by id.
 Status Attacher::attach_first(const GivenUp& given_up) {
   for (const pid_t pid : targets_.attached()) {
-    if (Status free = await_free(pid, given_up); !free) return about(pid, free.error());
+    if (Status free = await_free(pid, whom_.trusts_filters, given_up); !free) return about(pid, free.error());
     Fd handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
     if (!handle) return about(pid, system_error("pidfd_open", errno));
     ends_.add(std::move(handle));
@@ -259,7 +266,7 @@ Status Attacher::find_others(const GivenUp& given_up) {
 Status Attacher::search(const GivenUp& given_up) {
   const auto area = recording_.inode();
   if (!area) return area.error();
-  late_attacher_.emplace(std::move(*finder_), *area, targets_.mail(), whom_.tell);
+  late_attacher_.emplace(std::move(*finder_), *area, targets_.mail(), whom_.trusts_filters, whom_.tell);
   late_attacher_->take_present(given_up);
   for (Fd& handle : late_attacher_->take_handles()) ends_.add(std::move(handle));
   if (whom_.waits) {

@@ -56,9 +56,9 @@ Status LateAttacher::take(const Candidate& candidate) {
   Fd handle(static_cast<int>(::syscall(SYS_pidfd_open, candidate.pid, 0)));
   if (!handle) return system_error("pidfd_open", errno);
   RETURN_IF_ERROR(control::make_free(candidate.pid, session_));
-  RETURN_IF_ERROR(target::check_attachable(candidate.pid));
+  RETURN_IF_ERROR(target::check_attachable(candidate.pid, trusts_filters_));
   const auto is_wanted = [&] { return finder_.is_still(candidate); };
-  const Status taken = service_.alone([&] { return service_.take_in(candidate.pid, is_wanted); });
+  const Status taken = service_.alone([&] { return service_.take_in(candidate.pid, trusts_filters_, is_wanted); });
   if (taken && !is_watching_) handles_.push_back(std::move(handle));
   return taken;
 }

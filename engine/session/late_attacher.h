@@ -21,8 +21,14 @@ namespace uprobe {
 class LateAttacher {
  public:
   // All arguments must outlive it. `session`: the inode of the session's area. `tell` may be called from another thread.
-  LateAttacher(control::ProcessFinder finder, ino_t session, control::MailService& service, Tell tell)
-      : finder_(std::move(finder)), session_(session), service_(service), tell_(std::move(tell)) {}
+  // `trusts_filters`: as for check_attachable().
+  LateAttacher(control::ProcessFinder finder, ino_t session, control::MailService& service, bool trusts_filters,
+               Tell tell)
+      : finder_(std::move(finder)),
+        session_(session),
+        service_(service),
+        trusts_filters_(trusts_filters),
+        tell_(std::move(tell)) {}
   ~LateAttacher() { stop(); }
   LateAttacher(const LateAttacher&) = delete;
   LateAttacher& operator=(const LateAttacher&) = delete;
@@ -53,6 +59,7 @@ class LateAttacher {
   control::ProcessFinder finder_;
   const ino_t session_;
   control::MailService& service_;
+  const bool trusts_filters_;
   const Tell tell_;
   std::vector<Fd> handles_;
   std::map<std::string, std::size_t> refusals_;  // count per reason

@@ -314,6 +314,8 @@ inline constexpr u32 kBlockAttached =
     64;  // the program was running already: it may be in handlers that the agent has not seen begin
 inline constexpr u32 kBlockElsewhere =
     128;  // it began in another PID namespace than the tool's: its bodies add the TaskWords
+inline constexpr u32 kBlockFiltersKnown =
+    512;  // the filters in force, if any, allow what the tool makes the process do; the agent has seen none come since
 inline constexpr u32 kBlockMovedAway =
     256;  // its PID namespace is not that of the process that forked it: its bodies do not record
 

@@ -19,6 +19,7 @@
 #include "engine/base/regular_file.h"
 #include "engine/base/roles.h"
 #include "engine/target/process_stat.h"
+#include "engine/target/seccomp.h"
 #include "engine/target/target.h"
 
 namespace uprobe::target {
@@ -33,21 +34,23 @@ Error refused(pid_t pid, const std::string& why, std::string help = {}) {
   return Error{.code = Code::refused, .text = why, .where = procfs::called(pid), .help = std::move(help)};
 }
 
-// A filter that is ours as well lets us make the calls: what it would kill for has been tried out by being here.
-bool has_filter_of_its_own(const std::string& status) {
-  const auto ours = read_file("/proc/self/status");
-  const std::string mode = value_of(status, "Seccomp");
-  if (mode.empty() || mode == "0") return false;
-  return !ours || mode == "1" || value_of(*ours, "Seccomp") != mode ||
-         value_of(*ours, "Seccomp_filters") != value_of(status, "Seccomp_filters");
+// What its filters allow is found out when it is held (engine/inject/seccomp.h).
+Status check_filters(pid_t pid, pid_t tid, bool trusts_filters) {
+  if (!is_filtered(pid, tid)) return ok();
+  if (is_in_strict_mode(pid, tid))
+    return refused(pid, "is in the strict mode of seccomp, which kills it for the system calls that attaching needs");
+  if (can_suspend_filters() || trusts_filters || shares_our_filters(pid, tid)) return ok();
+  return refused(
+      pid, "has a seccomp filter, which may kill it for the system calls that attaching needs",
+      "use root outside of containers, which can read the filter; start the program under uprobe-run; or, if the "
+      "filter allows them, --seccomp=trust");
 }
 
-Status check_threads(pid_t pid) {
+Status check_threads(pid_t pid, bool trusts_filters) {
   for (const pid_t tid : threads_of(pid)) {
     const auto status = procfs::read(pid, tid, "status");
     if (!status) continue;
-    if (has_filter_of_its_own(*status))
-      return refused(pid, "has a seccomp filter, which may kill it for the system calls that attaching needs");
+    RETURN_IF_ERROR(check_filters(pid, tid, trusts_filters));
     if (arch::has_shadow_stack(value_of(*status, arch::kThreadFeatures)))
       return refused(pid, "runs with a shadow stack");
     const auto tracer = static_cast<pid_t>(procfs::number(*status, "TracerPid"));
@@ -98,7 +101,7 @@ bool has_lost_first_thread(pid_t pid) {
 
 }  // namespace
 
-Status check_attachable(pid_t pid) {
+Status check_attachable(pid_t pid, bool trusts_filters) {
   if (!await([&] { return !has_lost_first_thread(pid); }))
     return refused(pid, "has lost its first thread, which /proc would be needed through");
   const auto status = procfs::read(pid, "status");
@@ -119,7 +122,7 @@ Status check_attachable(pid_t pid) {
   if (ended) return begins;
   if (value_of(*status, "VmSize").empty()) return without_memory(pid);
   RETURN_IF_ERROR(check_program(pid));
-  RETURN_IF_ERROR(check_threads(pid));
+  RETURN_IF_ERROR(check_threads(pid, trusts_filters));
   if (!await([&] { return !borrows_memory(pid); })) return refused(pid, "runs in the memory of its parent");
   return check_lending(pid);
 }

@@ -9,8 +9,8 @@
 namespace uprobe::target {
 
 // Code::not_found: there is no such process; Code::refused, with the reason: it is there, and stays as it is. Retry::soon: another
-// tool is at work there for a moment.
-Status check_attachable(pid_t pid);
+// tool is at work there for a moment. `trusts_filters`: the user has said that its seccomp filters allow all that is needed.
+Status check_attachable(pid_t pid, bool trusts_filters);
 
 // Whether a process runs in its parent's memory: what is done to one of the two is done to both.
 bool borrows_memory(pid_t pid);

@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "engine/base/start_line.h"
+#include "engine/target/seccomp.h"
 #include "engine/target/thread_change.h"
 
 namespace uprobe::target {
@@ -182,6 +183,8 @@ Result<int> PtraceTarget::next_stop() {
 
 Status PtraceTarget::prepare() {
   RETURN_IF_ERROR(next_stop());
+  // Until it is released, it makes the tool's calls alone.
+  if (is_filtered(pid(), pid()) && can_suspend_filters()) RETURN_IF_ERROR(suspend_filters(pid(), true));
   if (::ptrace(PTRACE_GETREGS, pid(), nullptr, &registers_) != 0) return system_error("PTRACE_GETREGS", errno);
   if (::ptrace(PTRACE_GETSIGMASK, pid(), as_data(sizeof mask_), &mask_) != 0)
     return system_error("PTRACE_GETSIGMASK", errno);

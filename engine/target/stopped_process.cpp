@@ -31,6 +31,7 @@
 #include "engine/shared/agent_header.h"
 #include "engine/target/interrupted_syscall.h"
 #include "engine/target/process_stat.h"
+#include "engine/target/seccomp.h"
 #include "engine/target/thread_change.h"
 
 namespace uprobe::target {
@@ -302,6 +303,19 @@ Status StoppedProcess::put(const arch::ThreadRegisters& registers) {
   return ::ptrace(PTRACE_SETREGS, away_, nullptr, &registers) == 0 ? ok() : Status(failed("PTRACE_SETREGS"));
 }
 
+// A filter could kill the thread for a call that the program never makes. It is suspended only while the thread does what the tool
+// says: no instruction of the program's own runs without its filters.
+Status StoppedProcess::open_filters() {
+  if (!is_filtered(pid(), away_) || !can_suspend_filters()) return ok();
+  RETURN_IF_ERROR(suspend_filters(away_, true));
+  is_suspended_ = true;
+  return ok();
+}
+
+Status StoppedProcess::close_filters() {
+  return std::exchange(is_suspended_, false) ? suspend_filters(away_, false) : ok();
+}
+
 // On the way home, and out of every system call.
 arch::ThreadRegisters StoppedProcess::resume_frame() const {
   const auto own = std::find_if(threads_.begin(), threads_.end(), [this](const Thread& t) { return t.tid == away_; });
@@ -318,12 +332,14 @@ Status StoppedProcess::send(pid_t tid) {
   is_changed_ = true;
   Thread* t = thread(tid);
   if (t == nullptr) return process_ended();
+  if (!may_call_) return Error{.code = Code::refused, .text = "a seccomp filter may kill it for a system call"};
   leave_sequence(files_, tid, t->registers);
   const arch::RemoteCallCode code =
       arch::make_remote_call(arch::return_to(t->registers, t->mask, restart_of(t->registers)));
   RETURN_IF_ERROR(files_.write(place_, code.data(), code.size()));
   away_ = tid;
   is_at_rest_ = true;
+  RETURN_IF_ERROR(open_filters());
   // The way home restores the mask as well: the registers first.
   Status sent = put(resume_frame());
   std::uint64_t all = kAllSignals;
@@ -356,6 +372,7 @@ Status StoppedProcess::bring_home() {
   std::uint64_t mask = own.mask;
   if (::ptrace(PTRACE_SETSIGMASK, away_, as_data(sizeof mask), &mask) != 0) return failed("PTRACE_SETSIGMASK");
   RETURN_IF_ERROR(put(own.registers));
+  RETURN_IF_ERROR(close_filters());
   away_ = 0;
   return ok();
 }
@@ -403,6 +420,7 @@ Status StoppedProcess::await_done(Addr state) {
 
 // The tool was stopped for longer than the thread waits.
 Status StoppedProcess::left_early() {
+  RETURN_IF_ERROR(close_filters());
   RETURN_IF_ERROR(take_state(std::exchange(away_, 0), false));
   RETURN_IF_ERROR(await_others_remote_calls());
   return Error{.code = Code::refused,
@@ -534,7 +552,7 @@ Result<Addr> StoppedProcess::place_resume_code() {
 // Who is stopped by SIGSTOP knows of it.
 void StoppedProcess::resume_interrupted_syscalls() {
   const auto is_cut = [](const Thread& t) { return !t.in_group_stop && may_be_cut(t.registers); };
-  if (!place_ || std::none_of(threads_.begin(), threads_.end(), is_cut)) return;
+  if (!place_ || !may_call_ || std::none_of(threads_.begin(), threads_.end(), is_cut)) return;
   const auto rest_of = [&](const Thread& t, Addr code) {
     return rest_of_call(files_, t.registers, code, t.sleep ? time_since(*t.sleep) : std::nullopt);
   };

@@ -67,6 +67,8 @@ class StoppedProcess : public Target {
   // another one it stands as if it had not begun.
   Status let_out(pid_t tid, std::chrono::microseconds moment, const std::function<bool(std::uint64_t ip)>& is_ours);
 
+  // From now on no system call is made in the process, not even as it is let go: a call that the stop has cut short stays so.
+  void forbid_calls() { may_call_ = false; }
   // Detaches; the process runs (or stays stopped by SIGSTOP). Ok also when it has ended.
   void let_go();
 
@@ -85,6 +87,8 @@ class StoppedProcess : public Target {
   Status await_done(Addr state);
   Status await_rest();
   Status left_early();
+  Status open_filters();
+  Status close_filters();
   Status put(const arch::ThreadRegisters& registers);
   Result<Addr> place_resume_code();
   void resume_interrupted_syscalls();
@@ -100,8 +104,10 @@ class StoppedProcess : public Target {
   std::vector<pid_t> seized_;             // also those that have not stopped
   std::optional<ExitReaper> undertaker_;  // of these, while more of them are being seized
   pid_t away_ = 0;                        // on a remote call
-  bool is_at_rest_ = false;               // that one: in a stop after which the kernel looks at what it was doing
-  Addr place_;                            // of the remote call's code
+  bool is_suspended_ = false;             // its seccomp filters are
+  bool may_call_ = true;
+  bool is_at_rest_ = false;  // that one: in a stop after which the kernel looks at what it was doing
+  Addr place_;               // of the remote call's code
   std::vector<std::uint8_t> before_;
   bool is_changed_ = false;  // what stands there
 };

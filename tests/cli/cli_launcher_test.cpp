@@ -39,7 +39,7 @@ class NoEngine : public Engine {
   Result<std::vector<std::string>> list_functions(const std::string&, const std::string&) override {
     return std::vector<std::string>();
   }
-  std::vector<Finding> examine(const std::vector<int>&) override { return {}; }
+  std::vector<Finding> examine(const Selection&) override { return {}; }
   Result<std::vector<std::string>> list_source(const std::string&, const std::string&, SourceList) override {
     return std::vector<std::string>();
   }

@@ -114,8 +114,8 @@ class FakeEngine : public Engine {
     listed = {object, glob};
     return functions;
   }
-  std::vector<Finding> examine(const std::vector<int>& pids) override {
-    return {{pids.empty() ? Verdict::limited : Verdict::bad, "attaching\n", "to its own", "use sudo"}};
+  std::vector<Finding> examine(const Selection& whom) override {
+    return {{whom.pids.empty() ? Verdict::limited : Verdict::bad, "attaching\n", "to its own", "use sudo"}};
   }
   Result<Words> list_source(const std::string& object, const std::string& function, SourceList what) override {
     listed = {object, function, what == SourceList::lines ? "lines" : "variables"};

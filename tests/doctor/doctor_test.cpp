@@ -51,7 +51,7 @@ TEST(Doctor, AProcessStaysAsItIs) {
   ASSERT_GE(child, 0);
   if (child == 0)
     for (;;) ::pause();
-  const std::vector<Finding> findings = examine_process(child);
+  const std::vector<Finding> findings = examine_process(child, false);
   int status = 0;
   EXPECT_EQ(::waitpid(child, &status, WNOHANG | WUNTRACED), 0) << "neither stopped nor ended";
   ::kill(child, SIGKILL);
@@ -62,11 +62,11 @@ TEST(Doctor, AProcessStaysAsItIs) {
 }
 
 TEST(Doctor, WhyAProcessCannotBeAttachedTo) {
-  EXPECT_NE(examine_process(::getpid()).at(0).text.find("is this uprobe-run itself"), std::string::npos);
+  EXPECT_NE(examine_process(::getpid(), false).at(0).text.find("is this uprobe-run itself"), std::string::npos);
   const pid_t ended = ::fork();
   if (ended == 0) ::_exit(0);
   ASSERT_EQ(::waitpid(ended, nullptr, 0), ended);
-  const Finding gone = examine_process(ended).at(0);
+  const Finding gone = examine_process(ended, false).at(0);
   EXPECT_EQ(gone.verdict, Verdict::bad);
   EXPECT_NE(gone.text.find("no process"), std::string::npos) << gone.text;
 }

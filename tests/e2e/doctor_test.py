@@ -97,9 +97,24 @@ class Doctor(harness.TestCase):
         self.assertRegex(text, r"(?m)^limited  seccomp: ")
 
     def test_a_process_with_a_filter(self):
-        code, text = self.ask("-P", str(self.sleeper(forbid_ptrace)))
+        """As attaching says it: root reads the filter; without root it takes the user's word, or the same filter."""
+        def sleeper():
+            if os.geteuid() == 0:
+                become_unprivileged()
+            forbid_ptrace()
+
+        process, unprivileged = str(self.sleeper(sleeper)), become_unprivileged if os.geteuid() == 0 else None
+        code, text = self.ask("-P", process, before=unprivileged)
         self.assertEqual(code, 125)
-        self.assertRegex(text, r"(?m)^no       process \d+ \(sleep\): cannot be attached to: has a seccomp filter")
+        self.assertRegex(text, r"(?m)^no       process \d+ \(sleep\): cannot be attached to: has a seccomp filter.*\n +-> .*--seccomp=trust$")
+        code, text = self.ask("--seccomp=trust", "-P", process, before=unprivileged)
+        self.assertEqual(code, 0, text)
+        self.assertRegex(text, r"(?m)^limited  process \d+ \(sleep\): has a seccomp filter, which is taken to allow")
+        if unprivileged is None:
+            return
+        code, text = self.ask("-P", process)
+        self.assertEqual(code, 0, text)
+        self.assertRegex(text, r"(?m)^limited  process \d+ \(sleep\): has a seccomp filter, which attaching reads")
 
     def test_a_program_that_was_replaced(self):
         copy = self.path("copy")

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/audit.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -129,6 +130,23 @@ static void overlay(const char* folder) {
   change_root(place);
 }
 
+// As container runtimes do it: `folder`/lower is all that the container's files lie over, and nothing else is left to see.
+static void pivot(const char* folder) {
+  char options[1024], place[512], inner[600];
+  for (const char* const* name = (const char* const[]){"u", "w", "m", NULL}; *name != NULL; ++name) {
+    snprintf(place, sizeof place, "%s/%s", folder, *name);
+    need(mkdir(place, 0755) == 0, place);
+  }
+  snprintf(options, sizeof options, "lowerdir=%s/lower,upperdir=%s/u,workdir=%s/w", folder, folder, folder);
+  need(mount("overlay", place, "overlay", 0, options) == 0, "an overlay");
+  snprintf(inner, sizeof inner, "%s/proc", place);
+  need(mount("proc", inner, "proc", 0, NULL) == 0, inner);
+  snprintf(inner, sizeof inner, "%s/dev", place);
+  need(mount("/dev", inner, NULL, MS_BIND | MS_REC, NULL) == 0, inner);
+  need(chdir(place) == 0 && syscall(SYS_pivot_root, ".", ".") == 0 && umount2(".", MNT_DETACH) == 0 && chdir("/") == 0,
+       "pivot_root");
+}
+
 static void bind_with(const char* path, unsigned long flags) {
   need(mount(path, path, NULL, MS_BIND, NULL) == 0 && mount(path, path, NULL, MS_REMOUNT | MS_BIND | flags, NULL) == 0,
        path);
@@ -226,6 +244,35 @@ static void allow_list(unsigned answer) {
   install(code, at);
 }
 
+// As container runtimes have it: by machine, by number and by argument; what it does not list gets the answer, but clone3 ENOSYS.
+static void runtimes_list(unsigned answer) {
+  enum { kLastKnown = 450, kNewNamespaces = 0x7e020000 };
+  static const unsigned missing[] = {
+      SYS_mount,       SYS_umount2,      SYS_pivot_root, SYS_swapon,          SYS_swapoff,     SYS_reboot,
+      SYS_init_module, SYS_finit_module, SYS_keyctl,     SYS_add_key,         SYS_request_key, SYS_bpf,
+      SYS_unshare,     SYS_setns,        SYS_kexec_load, SYS_perf_event_open, SYS_userfaultfd, SYS_open_by_handle_at};
+  struct sock_filter code[2 * LENGTH(missing) + 14];
+  unsigned short at = 0;
+  code[at++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch));
+  code[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0);
+  code[at++] = (struct sock_filter)ANSWER(SECCOMP_RET_KILL_PROCESS);
+  code[at++] = (struct sock_filter)LOAD_NUMBER;
+  for (unsigned i = 0; i < LENGTH(missing); ++i) {
+    code[at++] = (struct sock_filter)IF_CALL(missing[i], 0, 1);
+    code[at++] = (struct sock_filter)ANSWER(answer);
+  }
+  code[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, kLastKnown, 0, 1);
+  code[at++] = (struct sock_filter)ANSWER(answer);
+  code[at++] = (struct sock_filter)IF_CALL(SYS_clone3, 0, 1);
+  code[at++] = (struct sock_filter)ANSWER(SECCOMP_RET_ERRNO | ENOSYS);
+  code[at++] = (struct sock_filter)IF_CALL(SYS_clone, 0, 3);
+  code[at++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0]));
+  code[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kNewNamespaces, 0, 1);
+  code[at++] = (struct sock_filter)ANSWER(answer);
+  code[at++] = (struct sock_filter)ALLOW;
+  install(code, at);
+}
+
 static void filter(const char* name) {
   struct sock_filter no_tracing[] = {LOAD_NUMBER,
                                      IF_CALL(SYS_ptrace, 2, 0),
@@ -233,17 +280,25 @@ static void filter(const char* name) {
                                      IF_CALL(SYS_process_vm_writev, 0, 1),
                                      REFUSE,
                                      ALLOW};
+  struct sock_filter no_tracer[] = {LOAD_NUMBER, IF_CALL(SYS_ptrace, 0, 1), ANSWER(SECCOMP_RET_KILL_PROCESS), ALLOW};
   struct sock_filter no_files[] = {LOAD_NUMBER, IF_CALL(SYS_memfd_create, 0, 1), REFUSE, ALLOW};
   // as container engines have it: some calls that no program here makes
   struct sock_filter of_container[] = {LOAD_NUMBER, IF_CALL(SYS_keyctl, 1, 0), IF_CALL(SYS_swapon, 0, 1), REFUSE,
                                        ALLOW};
+  struct sock_filter no_signals[] = {LOAD_NUMBER, IF_CALL(SYS_rt_sigaction, 0, 1), REFUSE, ALLOW};
+  struct sock_filter log_all[] = {ANSWER(SECCOMP_RET_LOG)};
   if (strcmp(name, "container") == 0) install(of_container, LENGTH(of_container));
   if (strcmp(name, "tracing") == 0) install(no_tracing, LENGTH(no_tracing));
+  if (strcmp(name, "tracing-kill") == 0) install(no_tracer, LENGTH(no_tracer));
   if (strcmp(name, "memfd") == 0) install(no_files, LENGTH(no_files));
   if (strcmp(name, "executable") == 0) forbid_executable_memory(SECCOMP_RET_ERRNO | EPERM);
   if (strcmp(name, "executable-kill") == 0) forbid_executable_memory(SECCOMP_RET_KILL_PROCESS);
   if (strcmp(name, "others") == 0) allow_list(SECCOMP_RET_ERRNO | EPERM);
   if (strcmp(name, "others-kill") == 0) allow_list(SECCOMP_RET_KILL_PROCESS);
+  if (strcmp(name, "runtime") == 0) runtimes_list(SECCOMP_RET_ERRNO | EPERM);
+  if (strcmp(name, "runtime-kill") == 0) runtimes_list(SECCOMP_RET_KILL_PROCESS);
+  if (strcmp(name, "no-signals") == 0) install(no_signals, LENGTH(no_signals));
+  if (strcmp(name, "log") == 0) install(log_all, LENGTH(log_all));
 }
 
 static void set_personality(const char* flags) {
@@ -326,6 +381,7 @@ static const struct {
               {"no-proc", unmount_proc},
               {"root", change_root},
               {"overlay", overlay},
+              {"pivot", pivot},
               {"read-only", read_only},
               {"no-exec", no_exec},
               {"filter", filter},
