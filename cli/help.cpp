@@ -8,7 +8,7 @@ std::string help_text() {
   return R"(Usage: uprobe-run [OPTION]... -p DEF [-p DEF]... PROGRAM [ARGUMENT]...
        uprobe-run [OPTION]... -p DEF [-p DEF]... -P PID | --comm=NAME [--wait]
        uprobe-run --dry-run|--check|--list-events|--format-file -p DEF...
-       uprobe-run -l[GLOB] PROGRAM | -x FILE
+       uprobe-run -l[GLOB] PROGRAM | -x FILE | -P PID [FILE]
 Runs PROGRAM and prints a line each time one of its probed instructions is
 reached. Needs no root. Options go before PROGRAM; what follows it is its own.
 
@@ -90,7 +90,8 @@ Output:
 
 Look without running:
   -l, --list[=GLOB]         list the functions that can be probed, of -x FILE or
-                            of PROGRAM; every line can be passed to -p
+                            of PROGRAM; every line can be passed to -p. With -P
+                            FILE is a path of the process
       --lines=FUNC          list the source lines of a function that have code,
                             of -x FILE or of PROGRAM; every line can be given
                             to -p

@@ -10,6 +10,7 @@
 #include "cli/foreign_places.h"
 #include "cli/text.h"
 #include "cli/values.h"
+#include "engine/base/process_paths.h"
 #include "engine/base/text.h"
 #include "engine/spec/bare.h"
 
@@ -334,20 +335,39 @@ bool is_final(const Options& options) { return options.mode == Mode::help || opt
 
 // -l takes its GLOB attached (-l'z*'), or as the next word where that cannot be the program: after -x, or if it has glob
 // characters and the program follows.
+bool lists(const Options& options) {
+  return options.mode == Mode::list || options.mode == Mode::lines || options.mode == Mode::variables;
+}
+
+// For a list; empty: none.
+std::string word_of_file(const Options& options) {
+  return !options.object.empty() ? options.object : options.program.empty() ? std::string() : options.program[0];
+}
+
+// With -P: a path of the process, or nothing.
+Status check_listed(const Options& options) {
+  const std::string word = word_of_file(options);
+  if (options.attach.pids.empty() || word.empty() || word.starts_with('/')) return ok();
+  return usage("with -P a file goes by its path in the process, and '" + word + "' is none",
+               "/proc/" + std::to_string(options.attach.pids.front()) + "/maps has the paths");
+}
+
 Status settle_list(Options& options) {
   std::vector<std::string>& words = options.program;
   if (!words.empty() && words[0].starts_with("uprobe:"))
     return usage("-l takes a program, or a file with -x, and no '" + words[0] + "'");
-  const bool is_glob = words.size() > 1 && words[0].find_first_of("*?[") != std::string::npos;
+  const bool is_attached = !options.attach.pids.empty();
+  const bool is_glob =
+      (words.size() > 1 || is_attached) && !words.empty() && words[0].find_first_of("*?[") != std::string::npos;
   if (options.list_glob.empty() && !words.empty() && (is_glob || !options.object.empty())) {
     options.list_glob = words[0];
     words.erase(words.begin());
   }
   if (!options.object.empty() && !words.empty())
     return usage("-l lists either -x " + options.object + " or the program '" + words[0] + "'", "drop one of them");
-  if (options.object.empty() && words.empty())
+  if (options.object.empty() && words.empty() && !is_attached)
     return usage("-l needs a program, or a file with -x", "e.g. uprobe-run -l'z*' /bin/zsh");
-  return ok();
+  return check_listed(options);
 }
 
 // Finds likely typing errors. Not for --check, which gives the answer of uprobe_events to any text.
@@ -405,6 +425,8 @@ Status settle_attach(const Options& options) {
     return usage("--wait needs a name or a file to wait for", "--comm NAME or --object FILE");
   if (!attaches(options)) return ok();
   const std::string option = !whom.pids.empty() ? "-P" : whom.names.empty() ? "--object" : "--comm";
+  const bool is_list = lists(options) && whom.names.empty() && whom.objects.empty();
+  if (is_list) return ok();
   if (options.mode != Mode::trace) return usage(option + " does not go with -l and --dry-run");
   if (options.program.empty()) return ok();
   return usage(option + " attaches to running processes, and '" + options.program[0] + "' would be started",
@@ -449,10 +471,10 @@ Status settle(Options& options) {
   RETURN_IF_ERROR(settle_attach(options));
   RETURN_IF_ERROR(settle_daemonize(options));
   if (options.mode == Mode::list) return settle_list(options);
-  if (options.mode == Mode::lines || options.mode == Mode::variables) {
-    if (options.object.empty() && options.program.empty())
+  if (lists(options)) {
+    if (word_of_file(options).empty() && options.attach.pids.empty())
       return usage("--lines and --vars need a program, or a file with -x", "e.g. uprobe-run --vars=main ./prog");
-    return ok();
+    return check_listed(options);
   }
   if (options.json && options.mode != Mode::check)
     return usage("--json prints the answer of --check, and --check is missing");
@@ -468,6 +490,13 @@ Status settle(Options& options) {
 }
 
 }  // namespace
+
+std::string listed_object(const Options& options) {
+  const std::vector<int>& pids = options.attach.pids;
+  const std::string word = word_of_file(options);
+  if (pids.empty()) return word;
+  return word.empty() ? program_of(pids.front()).path : file_of_process(pids.front(), word);
+}
 
 bool attaches(const Options& options) {
   const Selection& whom = options.attach;

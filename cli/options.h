@@ -91,6 +91,9 @@ struct Options {
 // Whether running processes are meant; else a program is started.
 bool attaches(const Options& options);
 
+// The word for the file that -l, --lines and --vars look at; with -P as the first process knows it, where no word means its program.
+std::string listed_object(const Options& options);
+
 // `arguments` as main() gets them, the tool's own name first. Errors name the option as the user spelt it.
 Result<Options> parse_options(const std::vector<std::string>& arguments);
 

@@ -114,8 +114,8 @@ Outcome print(const Call& call, const std::string& text) {
 }
 
 Outcome list(const Call& call) {
-  std::string object = call.options.object;
-  if (object.empty()) {
+  std::string object = listed_object(call.options);
+  if (call.options.object.empty() && call.options.attach.pids.empty()) {
     Result<std::string> program = call.engine.find_program(call.options.program[0]);
     if (!program) {
       Error error = program.error();
@@ -140,9 +140,8 @@ Outcome list(const Call& call) {
 // Of the file of -x, or of the program.
 Outcome list_source(const Call& call) {
   const Options& options = call.options;
-  const std::string& object = options.object.empty() ? options.program[0] : options.object;
   const auto what = options.mode == Mode::lines ? SourceList::lines : SourceList::variables;
-  const auto lines = call.engine.list_source(object, options.function, what);
+  const auto lines = call.engine.list_source(listed_object(options), options.function, what);
   if (!lines) return fail(call, lines.error());
   std::string text;
   for (const std::string& line : *lines) text += escape(line) + "\n";
