@@ -17,7 +17,6 @@
 namespace uprobe {
 namespace {
 
-constexpr std::size_t kMostObjects = 1024;
 constexpr std::string_view kMuslLoader = "ld-musl-";
 
 std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }

@@ -4,6 +4,7 @@
 // running process among the files that it has mapped.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "engine/plan/resolve.h"
 
 namespace uprobe {
+
+constexpr std::size_t kMostObjects = 1024;  // of one program; further ones are left out
 
 struct LoadedObject {
   std::string path;

@@ -13,7 +13,6 @@
 namespace uprobe {
 namespace {
 
-constexpr std::size_t kMostObjects = 1024;
 constexpr std::string_view kDeleted = " (deleted)";
 
 struct Mapped {
