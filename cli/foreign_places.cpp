@@ -173,9 +173,9 @@ std::optional<Meant> meaning_of(std::string_view text) {
 }
 
 std::string quoted(const std::string& word) {
-  static constexpr std::string_view kPlain = "_-./:=,+@%";
+  static constexpr std::string_view kUnquoted = "_-./:=,+@%";
   const bool is_plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
-    return is_word(c) || kPlain.find(c) != std::string_view::npos;
+    return is_word(c) || kUnquoted.find(c) != std::string_view::npos;
   });
   if (is_plain) return word;
   std::string text = "'";

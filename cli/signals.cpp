@@ -30,7 +30,7 @@ volatile sig_atomic_t g_no_program = 0;
 volatile sig_atomic_t g_ignored[NSIG];  // at the tool's start
 volatile sig_atomic_t g_detach = 0;
 volatile sig_atomic_t g_attaching = 0;
-volatile sig_atomic_t g_launcher = 0;   // 0: this process is not a tracer
+volatile sig_atomic_t g_followed = 0;   // 0: this process is not a tracer
 volatile sig_atomic_t g_stopped = 0;    // the launcher is stopped
 volatile sig_atomic_t g_waiting[NSIG];  // came before the program had started
 volatile std::int64_t g_last_interrupt = 0;
@@ -159,13 +159,13 @@ void Signals::attaching() {
 }
 
 // The parent's end shows in getppid(), even if the signal about it is lost.
-bool Signals::detach_requested() const { return g_detach != 0 || (g_launcher != 0 && ::getppid() != g_launcher); }
+bool Signals::detach_requested() const { return g_detach != 0 || (g_followed != 0 && ::getppid() != g_followed); }
 
 void Signals::wait_for_launcher() const {
   while (g_stopped != 0 && !detach_requested()) ::usleep(kStoppedPoll);
 }
 
-void Signals::follow_launcher(int launcher) { g_launcher = launcher; }
+void Signals::follow_launcher(int launcher) { g_followed = launcher; }
 
 bool came_from_terminal(int signal_code) { return signal_code == SI_KERNEL; }
 

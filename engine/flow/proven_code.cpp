@@ -13,7 +13,7 @@ namespace {
 
 using arch::Leads;
 
-constexpr std::size_t kLeastSteps = 1'000'000;  // of looking at what is not certain, for a file of any size
+constexpr std::size_t kLeastLooks = 1'000'000;  // of looking at what is not certain, for a file of any size
 constexpr int kMostRounds = 8;                  // tables whose code makes pointers to further tables
 
 std::vector<elf::Range> all_code(const elf::ElfFile& file) {
@@ -36,7 +36,7 @@ bool jumps_elsewhere(const SweptFunction& function) {
 }  // namespace
 
 ProvenCode::ProvenCode(const FileFlow& flow, const std::vector<elf::Range>& data)
-    : flow_(flow), reach_(flow.file(), all_code(flow.file())), steps_(kLeastSteps + flow.file().bytes().size()) {
+    : flow_(flow), reach_(flow.file(), all_code(flow.file())), steps_(kLeastLooks + flow.file().bytes().size()) {
   const Result<elf::Image> image = elf::Image::parse(elf::BytesView(flow.file().bytes()));
   if (!image) return;
   for (const elf::Range& range : data) reach_.add_data(range.begin);

@@ -22,8 +22,8 @@ using std::chrono::steady_clock;
 using namespace std::chrono_literals;
 using Answer = std::function<Reply(const std::vector<Command>&)>;
 
-constexpr auto kPatience = 5s;  // for the request, and again for the client to read the reply
-constexpr std::size_t kMostClients = 16;
+constexpr auto kRequesterPatience = 5s;  // for the request, and again for the client to read the reply
+constexpr std::size_t kMostRequesters = 16;
 
 bool is_name(const std::string& name) {
   const auto is_plain = [](char c) {
@@ -41,7 +41,7 @@ Reply refusal(std::string text) {
 // One connection: its request, then its reply.
 class Requester {
  public:
-  Requester(Fd socket) : socket_(std::move(socket)), deadline_(steady_clock::now() + kPatience) {
+  Requester(Fd socket) : socket_(std::move(socket)), deadline_(steady_clock::now() + kRequesterPatience) {
     const auto peer = peer_of(socket_.get());
     const Status fit = peer ? check_namespaces(*peer) : Status(peer.error());
     if (peer && peer->uid != ::geteuid())
@@ -66,7 +66,7 @@ class Requester {
   void say(const Reply& reply) {
     bytes_ = encode(reply);
     is_answered_ = true;
-    deadline_ = steady_clock::now() + kPatience;
+    deadline_ = steady_clock::now() + kRequesterPatience;
     write();
   }
 
@@ -111,7 +111,7 @@ class Requester {
 
 // Where there are too many connections, closes the oldest one without a request: each could stay silent for seconds.
 void make_room(std::list<Requester>& clients) {
-  if (clients.size() < kMostClients) return;
+  if (clients.size() < kMostRequesters) return;
   const auto silent =
       std::find_if(clients.begin(), clients.end(), [](const Requester& client) { return !client.is_answered(); });
   clients.erase(silent == clients.end() ? clients.begin() : silent);

@@ -21,9 +21,9 @@ namespace {
 using std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMostClients = 32;  // one thread each
-constexpr auto kPatience = 1000ms;        // at the end, with a client that reads nothing
-constexpr auto kLongestFarewell = 10s;    // at the end, with a client that reads slowly
+constexpr std::size_t kMostClients = 32;    // one thread each
+constexpr auto kFarewellPatience = 1000ms;  // at the end, with a client that reads nothing
+constexpr auto kLongestFarewell = 10s;      // at the end, with a client that reads slowly
 constexpr auto kHelloPatience = 5000ms;
 constexpr useconds_t kMoment = 10'000;
 
@@ -222,11 +222,11 @@ std::optional<Hello> PeerServer::State::hear_hello(Client& client, MessageCutter
 // False: the client reads nothing, or too slowly.
 bool PeerServer::State::say(Client& client, std::string_view bytes) {
   const auto last = steady_clock::now() + kLongestFarewell;
-  for (auto deadline = steady_clock::now() + kPatience; !bytes.empty();) {
+  for (auto deadline = steady_clock::now() + kFarewellPatience; !bytes.empty();) {
     const ssize_t sent = send_some(client.socket_.get(), bytes);
     if (sent < 0 || steady_clock::now() >= std::min(deadline, last)) return false;
     bytes.remove_prefix(static_cast<std::size_t>(sent));
-    if (sent > 0) deadline = steady_clock::now() + kPatience;
+    if (sent > 0) deadline = steady_clock::now() + kFarewellPatience;
     if (!bytes.empty()) wait_for(client.socket_.get(), POLLOUT, client.wake_.get(), 50ms);
   }
   return true;

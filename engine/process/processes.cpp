@@ -114,8 +114,8 @@ namespace {
 
 // The address of the agent's header in one of its mappings.
 std::optional<Addr> agent_header_in(const target::ProcessFiles& files, const target::Mapping& m) {
-  constexpr std::uint64_t kMostBytes = 1 << 20;
-  std::vector<std::uint64_t> words(std::min(m.end - m.begin, kMostBytes) / sizeof(std::uint64_t));
+  constexpr std::uint64_t kMostRead = 1 << 20;
+  std::vector<std::uint64_t> words(std::min(m.end - m.begin, kMostRead) / sizeof(std::uint64_t));
   if (!files.read(m.begin, words.data(), words.size() * sizeof words[0])) return std::nullopt;
   const auto found = std::find(words.begin(), words.end(), shared::kAgentMagic);
   if (found == words.end()) return std::nullopt;

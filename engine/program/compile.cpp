@@ -15,8 +15,6 @@ using spec::Sink;
 using spec::Step;
 using spec::StepKind;
 
-constexpr std::uint32_t kMaxElements = 64;  // as the parser; it keeps every count inside Insn's 16 bits
-
 std::uint32_t elements(const Argument& argument) { return argument.count == 0 ? 1 : argument.count; }
 
 Error limit_error(std::string text) { return Error{.code = Code::limit, .text = std::move(text), .err = E2BIG}; }

@@ -16,6 +16,7 @@ namespace uprobe::program {
 using spec::Kind;
 using spec::Style;
 
+constexpr std::uint32_t kMaxElements = 64;  // of an array, as the parser; it keeps every count inside Insn's 16 bits
 constexpr std::uint32_t kLocatorBytes = 4;  // of a string's field: where its bytes are and how many
 
 struct Field {

@@ -14,7 +14,6 @@ namespace {
 using shared::Insn;
 using shared::Op;
 
-constexpr std::uint32_t kMaxElements = 64;
 // A nested definition has at most 15 steps; a program that is longer than this was not made from one.
 constexpr std::size_t kMaxInsns = std::size_t{shared::kMaxArguments} * 20 + 1;
 

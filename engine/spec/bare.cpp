@@ -13,12 +13,10 @@
 #include "engine/spec/argument.h"
 #include "engine/spec/messages.h"
 #include "engine/spec/name.h"
+#include "engine/spec/place.h"
 
 namespace uprobe::spec {
 namespace {
-
-constexpr std::string_view kReturn = "%return";
-constexpr std::string_view kOperator = "operator";
 
 // [begin, end) of the place in the line, and where its arguments begin.
 struct Cut {

@@ -15,9 +15,6 @@
 namespace uprobe::spec {
 namespace {
 
-constexpr std::string_view kReturn = "%return";
-constexpr std::string_view kOperator = "operator";
-
 // The endings of source files: "prog.c:42" is a line, "ld.bfd:42" an offset.
 bool is_source_name(std::string_view name) {
   static constexpr std::string_view kEndings[] = {"c",   "cc",  "cpp", "cxx", "c++", "C",  "h",  "hh",

@@ -2,12 +2,17 @@
 // The place of a probe: "PATH:OFFSET", "PATH:SYMBOL+OFFS"; "%return" and "(REFCTR)" may follow.
 #pragma once
 
+#include <string_view>
+
 #include "engine/base/result.h"
 #include "engine/lex/words.h"
 #include "engine/spec/parse.h"
 #include "engine/spec/probe_spec.h"
 
 namespace uprobe::spec {
+
+inline constexpr std::string_view kReturn = "%return";
+inline constexpr std::string_view kOperator = "operator";  // no sign or bracket in such a name ends it
 
 struct ParsedPlace {
   Place place;

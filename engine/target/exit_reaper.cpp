@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 // A call that waits for longer waits for a lock.
 constexpr auto kPatience = 20ms;
 
-void bury(pid_t tid) {
+void take_end(pid_t tid) {
   if (is_own_child(tid)) return;  // its end is awaited elsewhere
   siginfo_t info{};
   ::waitid(P_PID, static_cast<id_t>(tid), &info, WEXITED | WNOHANG | __WALL);
@@ -47,7 +47,7 @@ void ExitReaper::work() {
   for (bool was_awaited = false; !has_ended_; was_awaited = is_awaited_) {
     changed_.wait_for(lock, kPatience);
     if (!is_awaited_ || !was_awaited) continue;
-    for (const pid_t tid : tracees_) bury(tid);
+    for (const pid_t tid : tracees_) take_end(tid);
   }
 }
 

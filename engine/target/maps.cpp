@@ -8,7 +8,7 @@ namespace uprobe::target {
 namespace {
 
 // Takes a number in `base` and the one character after it.
-bool take_number(std::string_view& text, int base, std::uint64_t& value) {
+bool cut_number(std::string_view& text, int base, std::uint64_t& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
   if (error != std::errc() || end == text.data() + text.size()) return false;
   text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
@@ -18,11 +18,11 @@ bool take_number(std::string_view& text, int base, std::uint64_t& value) {
 // "begin-end rwxp offset major:minor inode   path"
 bool parse_line(std::string_view line, Mapping& m) {
   std::uint64_t begin = 0, end = 0, major = 0, minor = 0;
-  if (!take_number(line, 16, begin) || !take_number(line, 16, end) || line.size() < 5) return false;
+  if (!cut_number(line, 16, begin) || !cut_number(line, 16, end) || line.size() < 5) return false;
   m.begin = Addr{begin}, m.end = Addr{end};
   m.readable = line[0] == 'r', m.writable = line[1] == 'w', m.executable = line[2] == 'x', m.shared = line[3] == 's';
   line.remove_prefix(5);
-  if (!take_number(line, 16, m.offset) || !take_number(line, 16, major) || !take_number(line, 16, minor)) return false;
+  if (!cut_number(line, 16, m.offset) || !cut_number(line, 16, major) || !cut_number(line, 16, minor)) return false;
   m.device = major << 32 | minor;
   const auto [at, error] = std::from_chars(line.data(), line.data() + line.size(), m.inode);
   if (error != std::errc()) return false;

@@ -17,7 +17,7 @@ namespace uprobe::target {
 namespace {
 
 // "name   :   value"; null: there is no such line.
-const char* value_of(const std::string& text, const std::string& name) {
+const char* after_name(const std::string& text, const std::string& name) {
   const std::size_t at = text.find("\n" + name + " ");
   const std::size_t colon = at == std::string::npos ? at : text.find(':', at);
   return colon == std::string::npos ? nullptr : text.c_str() + colon + 1;
@@ -55,8 +55,8 @@ std::optional<Sleep> look_at_oneself() {
 std::optional<Sleep> sleep_of(pid_t pid, pid_t tid) {
   const auto text = procfs::read(pid, tid, "sched");
   if (!text) return std::nullopt;
-  const char* since = value_of(*text, "se.exec_start");
-  const char* switches = value_of(*text, "nr_switches");
+  const char* since = after_name(*text, "se.exec_start");
+  const char* switches = after_name(*text, "nr_switches");
   const int processor = processor_of(pid, tid);
   if (since == nullptr || switches == nullptr || processor < 0) return std::nullopt;
   return Sleep{parse_time(since), std::strtoull(switches, nullptr, 10), processor};
