@@ -12,7 +12,6 @@
 #include <iterator>
 #include <utility>
 
-#include "engine/service/loader_events.h"
 #include "engine/attach/attach.h"
 #include "engine/attach/running_handlers.h"
 #include "engine/base/exhaustion.h"
@@ -24,6 +23,7 @@
 #include "engine/process/credentials.h"
 #include "engine/process/processes.h"
 #include "engine/service/domain_guard.h"
+#include "engine/service/loader_events.h"
 #include "engine/target/process_list.h"
 
 namespace uprobe::control {

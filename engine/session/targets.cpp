@@ -10,7 +10,6 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "engine/service/loader_events.h"
 #include "engine/attach/attach.h"
 #include "engine/base/exhaustion.h"
 #include "engine/base/limits.h"
@@ -19,6 +18,7 @@
 #include "engine/process/processes.h"
 #include "engine/process/program_end.h"
 #include "engine/resolve/programs.h"
+#include "engine/service/loader_events.h"
 #include "engine/target/attachable.h"
 #include "engine/target/guardian.h"
 #include "engine/target/process_stat.h"
