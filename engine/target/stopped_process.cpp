@@ -126,11 +126,6 @@ int await_change(pid_t tid) {
   return status;
 }
 
-// The thread that calls it takes over the id of the first (fs/exec.c, de_thread): what is known of that one is of a dead one.
-Error in_execve() {
-  return Error{.code = Code::refused, .text = "begins another program just now", .retry = Retry::soon};
-}
-
 Error failed(const char* what) { return errno == ESRCH ? process_ended() : system_error(what, errno); }
 
 bool is_zombie(pid_t pid, pid_t tid) {

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "engine/base/procfs.h"
+#include "engine/target/process_stat.h"
 
 namespace uprobe::target {
 
@@ -51,6 +52,20 @@ bool is_own_child(pid_t pid) {
 
 Error process_ended() { return Error{.code = Code::killed, .text = "the process has ended", .err = ESRCH}; }
 
+Error in_execve() {
+  return Error{.code = Code::refused, .text = "begins another program just now", .retry = Retry::soon};
+}
+
+namespace {
+
+// Of an error that the files of a process in /proc gave.
+Error error_of_files(pid_t pid, Error error) {
+  if (error.err != ESRCH && error.err != ENOENT) return error;
+  return has_ended(pid) ? process_ended() : in_execve();
+}
+
+}  // namespace
+
 // The first thread may have ended: then the others have the memory.
 Result<ProcessFiles> ProcessFiles::open(pid_t pid) {
   const std::string own = procfs::path(pid);
@@ -63,13 +78,13 @@ Result<ProcessFiles> ProcessFiles::open(pid_t pid) {
     const std::string folder = own + "/task/" + std::to_string(tid);
     if (Fd memory = open_in(folder); memory) return ProcessFiles(pid, folder, std::move(memory));
   }
-  return error == ESRCH || error == ENOENT ? process_ended() : system_error("open " + own + "/mem", error);
+  return error_of_files(pid, system_error("open " + own + "/mem", error));
 }
 
 Result<std::vector<Mapping>> ProcessFiles::maps() const {
   constexpr std::size_t kMostText = std::size_t{48} << 20;  // paths of 4,095 bytes make it as long as a program likes
   auto text = read_file(folder_ + "/maps", kMostText);
-  if (!text) return text.error().err == ESRCH || text.error().err == ENOENT ? process_ended() : text.error();
+  if (!text) return error_of_files(pid_, text.error());
   return parse_maps(*text);
 }
 

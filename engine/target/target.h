@@ -52,6 +52,9 @@ Result<Addr> map_memory(Target& target, Addr at, std::uint64_t bytes, int protec
 
 // What is said of a process that ended while the tool worked on it; its `err` is ESRCH.
 Error process_ended();
+// The same of one whose thread calls execve: that thread takes over the id of the first (fs/exec.c, de_thread), and what is known of
+// that one is of a dead one. It passes.
+Error in_execve();
 
 // The threads of a process; empty if it is gone.
 std::vector<pid_t> threads_of(pid_t pid);
