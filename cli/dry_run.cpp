@@ -35,6 +35,11 @@ std::string why_text(const PlanReport& report) {
   return escape(report.tier) + (report.why.empty() ? "" : ": " + escape(report.why));
 }
 
+std::string process_text(const PlaceInProcess& place) {
+  const std::string process = "process " + std::to_string(place.pid);
+  return place.address ? process + ", address " + hex(*place.address) : process + ", which has not mapped the file";
+}
+
 std::string plan_lines(const PlanReport& report) {
   std::string text = escape(report.definition) + "\n  at    ";
   text += escape(report.path) + ":" + hex(report.offset);
@@ -42,6 +47,7 @@ std::string plan_lines(const PlanReport& report) {
   text += ", address " + hex(report.address) + "\n";
   if (!report.bytes.empty()) text += "  insn  " + hex_bytes(report.bytes) + "   " + disassembly(report) + "\n";
   if (!report.returns.empty()) text += "  by    " + escape(report.returns) + "\n";
+  for (const PlaceInProcess& place : report.processes) text += "  in    " + process_text(place) + "\n";
   return text + "  tier  " + why_text(report) + "\n";
 }
 

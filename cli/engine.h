@@ -23,7 +23,7 @@ class Engine {
   virtual Status check(const SessionOptions& options) = 0;
   // Call before the functions below it.
   virtual Status prepare(const SessionOptions& options) = 0;
-  virtual std::vector<PlanReport> report() = 0;
+  virtual std::vector<PlanReport> report(const std::vector<int>& pids) = 0;
   virtual Status launch(const std::vector<std::string>& argv) = 0;
   virtual Status attach(const Selection& whom, const GivenUp& given_up) = 0;
   // See uprobe::release.
@@ -45,6 +45,10 @@ class Engine {
   // See uprobe::examine_machine and examine_process.
   virtual std::vector<Finding> examine(const Selection& whom) = 0;
   virtual Result<std::string> find_program(const std::string& program) = 0;
+  // See uprobe::target::check_readable.
+  virtual Status check_readable(int pid) = 0;
+  // See uprobe::find_agent.
+  virtual std::string find_agent() = 0;
 };
 
 }  // namespace uprobe::cli

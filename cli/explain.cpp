@@ -45,6 +45,16 @@ std::string way(const PlanReport& report) {
   return text + " The returns are seen at " + report.returns + ".";
 }
 
+std::string in_processes(const PlanReport& report) {
+  std::string text;
+  for (const PlaceInProcess& place : report.processes) {
+    const std::string process = "Process " + std::to_string(place.pid);
+    text += place.address ? process + " has it at address " + hex(*place.address) + ".\n"
+                          : process + " has not mapped the file yet; it is probed there once that has happened.\n";
+  }
+  return text;
+}
+
 std::string cost(const PlanReport& report) {
   if (is_by_stub(report))
     return is_jump(report) ? "A call with its return costs about 200 nanoseconds."
@@ -55,6 +65,7 @@ std::string cost(const PlanReport& report) {
 std::string advice(const PlanReport& report) {
   if (!is_jump(report) && report.why.find("--tier") != std::string::npos)
     return "Without --tier=int3 it would be a jump where that is safe.";
+  if (report.why.starts_with("Go code")) return "So it is everywhere in Go code.";
   if (!is_jump(report))
     return "Another instruction of the function may take a jump, at a sixtieth of the cost: --dry-run shows each "
            "place's tier.";
@@ -75,7 +86,7 @@ std::string paragraph(const PlanReport& report) {
   std::string text = event + " records " + occasion(report) + ".\n";
   text += fetches.empty() ? "It writes time, CPU, thread and address, and no values: add some, e.g. %di or $arg1.\n"
                           : "It writes time, CPU, thread, address, and: " + fetches + "\n";
-  text += way(report) + "\n" + cost(report);
+  text += way(report) + "\n" + in_processes(report) + cost(report);
   if (const std::string better = advice(report); !better.empty()) text += " " + better;
   return text + "\n";
 }

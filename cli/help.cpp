@@ -97,7 +97,9 @@ Look without running:
                             to -p
       --vars=FUNC           print a definition that shows the function's
                             variables, and their types
-      --dry-run             show where each probe would go, and how
+      --dry-run             show where each probe would go, and how; with -P
+                            also its address in the processes, which are only
+                            looked at
       --explain=DEF         say in plain words what a definition will do, where,
                             how and at what cost
       --doctor              show what this machine allows; with -P whether the

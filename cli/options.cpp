@@ -424,10 +424,14 @@ Status settle_attach(const Options& options) {
   if (whom.waits && whom.names.empty() && whom.objects.empty())
     return usage("--wait needs a name or a file to wait for", "--comm NAME or --object FILE");
   if (!attaches(options)) return ok();
-  const std::string option = !whom.pids.empty() ? "-P" : whom.names.empty() ? "--object" : "--comm";
-  const bool is_list = lists(options) && whom.names.empty() && whom.objects.empty();
-  if (is_list) return ok();
-  if (options.mode != Mode::trace) return usage(option + " does not go with -l and --dry-run");
+  const std::string search = !whom.names.empty() ? "--comm" : !whom.objects.empty() ? "--object" : "";
+  const std::string option = whom.pids.empty() ? search : "-P";
+  const bool looks = lists(options) || options.mode == Mode::dry_run || options.mode == Mode::explain;
+  if (looks && !search.empty())
+    return usage("a process is looked at by its number, and not by " + search, "give it with -P");
+  if (lists(options)) return ok();
+  if (!looks && options.mode != Mode::trace)
+    return usage(option + " does not go with --check, --list-events and --format-file, which run nothing");
   if (options.program.empty()) return ok();
   return usage(option + " attaches to running processes, and '" + options.program[0] + "' would be started",
                "drop one of them");

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <optional>
 
+#include "cli/call.h"
 #include "cli/check.h"
 #include "cli/daemonize.h"
 #include "cli/diagnostics.h"
@@ -15,6 +16,7 @@
 #include "cli/foreign_places.h"
 #include "cli/help.h"
 #include "cli/launcher.h"
+#include "cli/live_control.h"
 #include "cli/options.h"
 #include "cli/probes_file.h"
 #include "cli/skip_refused.h"
@@ -31,8 +33,6 @@ namespace {
 // whole symbol table.
 constexpr std::size_t kCheckedAlone = 64;
 constexpr std::size_t kShownProblems = 10;
-
-constexpr Outcome kFailed{kExitFailure, 0};
 
 struct Problem {
   Error error;
@@ -93,24 +93,11 @@ void show(const std::vector<Problem>& found, const Diagnostics& diagnostics) {
   diagnostics.line("and " + counted(found.size() - shown, "more bad definition", "more bad definitions"));
 }
 
-// The data that the functions below share.
-struct Call {
-  Options options;
-  Engine& engine;
-  const Streams& streams;
-  const Diagnostics& diagnostics;
-};
-
-Outcome fail(const Call& call, const Error& error, int code = kExitFailure) {
-  call.diagnostics.error(error);
-  return {code, 0};
-}
-
-// Prints text that the user asked for; it is no error if the reader has gone away.
-Outcome print(const Call& call, const std::string& text) {
-  const int err = write_patiently(call.streams.out, text);
-  if (err == 0 || err == EPIPE) return {};
-  return fail(call, system_error("cannot write to standard output", err));
+// What cannot be read of a process explains what was not found there.
+Error cause_of(const Call& call, const Error& error) {
+  for (const int pid : call.options.attach.pids)
+    if (const Status readable = call.engine.check_readable(pid); !readable) return readable.error();
+  return error;
 }
 
 Outcome list(const Call& call) {
@@ -126,7 +113,7 @@ Outcome list(const Call& call) {
     object = program.take();
   }
   const auto lines = call.engine.list_functions(object, call.options.list_glob);
-  if (!lines) return fail(call, lines.error());
+  if (!lines) return fail(call, cause_of(call, lines.error()));
   std::string text;
   for (const std::string& line : *lines) text += escape(line) + "\n";
   if (lines->empty()) {
@@ -142,7 +129,7 @@ Outcome list_source(const Call& call) {
   const Options& options = call.options;
   const auto what = options.mode == Mode::lines ? SourceList::lines : SourceList::variables;
   const auto lines = call.engine.list_source(listed_object(options), options.function, what);
-  if (!lines) return fail(call, lines.error());
+  if (!lines) return fail(call, cause_of(call, lines.error()));
   std::string text;
   for (const std::string& line : *lines) text += escape(line) + "\n";
   return print(call, text);
@@ -208,6 +195,8 @@ bool prepare(const Call& call) {
   }
   const Status prepared = call.engine.prepare(options);
   if (prepared) return true;
+  if (const Error cause = cause_of(call, prepared.error()); !same(cause, prepared.error()))
+    return call.diagnostics.error(cause), false;
   const std::vector<Problem> found = problems(call.engine, options, *definitions, prepared.error());
   show(found, call.diagnostics);
   const auto is_refused = [](const Problem& problem) {
@@ -256,88 +245,19 @@ Outcome dry_run(const Call& call) {
   if (!call.options.program.empty())
     if (const auto program = call.engine.find_program(call.options.program[0]); !program)
       return fail(call, program.error(), exit_code_of_launch(program.error()));
+  for (const int pid : call.options.attach.pids)
+    if (const Status readable = call.engine.check_readable(pid); !readable) return fail(call, readable.error());
   if (!prepare(call)) return kFailed;
-  const std::vector<PlanReport> reports = call.engine.report();
+  const std::vector<PlanReport> reports = call.engine.report(call.options.attach.pids);
   const bool explains = call.options.mode == Mode::explain;
   const Outcome printed = print(call, explains ? render_explanation(reports) : render_plan(reports));
   for (const std::string& note : call.engine.summary().notes) call.diagnostics.line(note);
   return any_refused(reports) ? kFailed : printed;
 }
 
-struct Commands {
-  std::vector<Command> list;
-  std::vector<Context> contexts;  // one per definition among them
-};
-
-// The definition that an error of a running session is about.
-Context context_of(const Error& error, const Commands& commands, std::size_t failed) {
-  if (failed >= commands.list.size()) return {};
-  const std::string& filter = commands.list[failed].filter;
-  const bool is_filters = !filter.empty() && !error.where.empty() && filter.starts_with(error.where);
-  return is_filters ? Context{"--filter", filter} : commands.contexts[failed];
-}
-
-Result<Commands> gather_commands(const Call& call) {
-  Commands commands;
-  for (const ControlCommand& wanted : call.options.commands) {
-    if (wanted.kind != CommandKind::define) {
-      commands.list.push_back({.kind = wanted.kind, .text = wanted.name, .default_object = {}});
-      commands.contexts.emplace_back();
-      continue;
-    }
-    const auto definitions = gather_definitions({call.options.sources[wanted.source]}, call.streams.in);
-    if (!definitions) return definitions.error();
-    for (std::size_t i = 0; i < definitions->list.size(); ++i) {
-      const Definition& definition = definitions->list[i];
-      if (!definition.triggers.empty() || definition.is_disabled)
-        return Error{.code = Code::usage, .text = "--trigger and --disabled can only be given when a session starts"};
-      commands.list.push_back(
-          {CommandKind::define, definition.text, definition.default_object, definition.filter.value_or("")});
-      commands.contexts.push_back({definitions->places[i], definition.text});
-    }
-  }
-  return commands;
-}
-
-// Escaped, because a program may have chosen the names in a session.
-Outcome print_reply(const Call& call, const Reply& reply) { return print(call, escape_lines(reply.text)); }
-
-// One command at a time. A refused definition is reported and skipped.
-Outcome control_others(const Call& call, const Commands& commands) {
-  std::size_t skipped = 0;
-  for (std::size_t i = 0; i < commands.list.size(); ++i) {
-    const auto reply = call.engine.ask(call.options.control, {commands.list[i]});
-    if (!reply) return fail(call, reply.error());
-    const Outcome printed = print_reply(call, *reply);
-    if (!reply->error && printed.code != 0) return printed;
-    if (!reply->error) continue;
-    if (commands.list[i].kind != CommandKind::define) {
-      call.diagnostics.error(*reply->error);
-      return kFailed;
-    }
-    call.diagnostics.line(skipped_line(*reply->error, commands.contexts[i]));
-    ++skipped;
-  }
-  if (skipped != 0) call.diagnostics.line(counted(skipped, "definition", "definitions") + " skipped");
-  return {};
-}
-
-// Prints the session's replies, up to the first command that fails.
-Outcome control(const Call& call) {
-  const auto commands = gather_commands(call);
-  if (!commands) return fail(call, commands.error());
-  if (call.options.skip_refused) return control_others(call, *commands);
-  const auto reply = call.engine.ask(call.options.control, commands->list);
-  if (!reply) return fail(call, reply.error());
-  const Outcome printed = print_reply(call, *reply);
-  if (!reply->error) return printed;
-  call.diagnostics.error(*reply->error, context_of(*reply->error, *commands, reply->failed));
-  return kFailed;
-}
-
 void explain(const Call& call) {
   if (call.options.verbosity == 0) return;
-  const std::vector<PlanReport> reports = call.engine.report();
+  const std::vector<PlanReport> reports = call.engine.report(call.options.attach.pids);
   if (call.options.verbosity > 1) return call.diagnostics.print(render_plan(reports));
   for (const PlanReport& report : reports) call.diagnostics.line(plan_line(report));
 }
@@ -573,7 +493,7 @@ Outcome run_cli(const std::vector<std::string>& arguments, Engine& engine, const
     case Mode::help:
       return print(call, help_text());
     case Mode::version:
-      return print(call, version_text());
+      return print(call, version_text(engine.find_agent()));
     case Mode::list:
       return list(call);
     case Mode::lines:

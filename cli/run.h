@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "cli/call.h"
 #include "cli/engine.h"
 #include "cli/output.h"
 #include "cli/signals.h"
 
 namespace uprobe::cli {
 
-inline constexpr int kExitFailure = 125;  // the tool's own failures, also usage errors: 1 and 2 belong to the program
 inline constexpr int kExitNotExecutable = 126;  // as in env, timeout and nohup
 inline constexpr int kExitNotFound = 127;
 

@@ -2,6 +2,7 @@
 // Calls uprobe::Session; decides nothing.
 #include "cli/session_engine.h"
 
+#include "engine/target/attachable.h"
 #include "engine/target/guardian.h"
 
 namespace uprobe::cli {
@@ -23,7 +24,7 @@ Status SessionEngine::prepare(const SessionOptions& options) {
   return ok();
 }
 
-std::vector<PlanReport> SessionEngine::report() { return session_->report(); }
+std::vector<PlanReport> SessionEngine::report(const std::vector<int>& pids) { return session_->report(pids); }
 
 Status SessionEngine::launch(const std::vector<std::string>& argv) { return session_->launch(argv); }
 
@@ -73,5 +74,9 @@ std::vector<Finding> SessionEngine::examine(const Selection& whom) {
 }
 
 Result<std::string> SessionEngine::find_program(const std::string& program) { return uprobe::find_program(program); }
+
+Status SessionEngine::check_readable(int pid) { return target::check_readable(pid); }
+
+std::string SessionEngine::find_agent() { return uprobe::find_agent(); }
 
 }  // namespace uprobe::cli

@@ -13,7 +13,7 @@ class SessionEngine final : public Engine {
   CheckReport define(const std::vector<Definition>& writes, const CheckOptions& options) override;
   Status check(const SessionOptions& options) override;
   Status prepare(const SessionOptions& options) override;
-  std::vector<PlanReport> report() override;
+  std::vector<PlanReport> report(const std::vector<int>& pids) override;
   Status launch(const std::vector<std::string>& argv) override;
   Status attach(const Selection& whom, const GivenUp& given_up) override;
   Status release(const Selection& whom) override;
@@ -30,6 +30,8 @@ class SessionEngine final : public Engine {
                                                SourceList what) override;
   std::vector<Finding> examine(const Selection& whom) override;
   Result<std::string> find_program(const std::string& program) override;
+  Status check_readable(int pid) override;
+  std::string find_agent() override;
 
  private:
   std::optional<Session> session_;

@@ -9,6 +9,7 @@ namespace uprobe::cli {
 // The commit of the source tree at build time, or "unknown" (cmake/Commit.cmake writes it).
 const char* commit();
 
-std::string version_text();
+// `agent`: the path of libuprobe.so, for LD_PRELOAD; empty: it is missing.
+std::string version_text(const std::string& agent);
 
 }  // namespace uprobe::cli

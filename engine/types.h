@@ -62,6 +62,12 @@ struct SessionOptions {
   std::uint32_t unseen_thread = 0;
 };
 
+// Where a place is in a running process; nothing: it has not mapped the file.
+struct PlaceInProcess {
+  int pid = 0;
+  std::optional<std::uint64_t> address;
+};
+
 // What --dry-run says about one definition: its place and its tier, and why the tier is no better.
 struct PlanReport {
   std::string definition;  // canonical listing: "p:uprobes/e /bin/zsh:0x000000000006ae40 arg1=%di"
@@ -73,6 +79,7 @@ struct PlanReport {
   std::string tier;                 // "jump", "int3", "refused"
   std::string why;                  // why not a better tier, or why refused
   std::string returns;              // of a return probe: how its returns are caught; else empty
+  std::vector<PlaceInProcess> processes;
 };
 
 struct ProbeSummary {

@@ -40,6 +40,26 @@ std::optional<elf::Identity> mapped_identity(pid_t pid, const target::Mapping& m
   return std::nullopt;
 }
 
+std::vector<MappedText> mapped_text(pid_t pid) {
+  std::vector<MappedText> found;
+  const auto maps = procfs::read(pid, "maps");
+  if (!maps) return found;
+  for (target::Mapping& mapping : target::parse_maps(*maps)) {
+    if (!mapping.is_file() || !mapping.executable) continue;
+    if (const auto file = mapped_identity(pid, mapping)) found.push_back({std::move(mapping), *file});
+  }
+  return found;
+}
+
+std::optional<Addr> address_in(const std::vector<MappedText>& text, const elf::Identity& file, std::uint64_t offset) {
+  for (const auto& [mapping, identity] : text) {
+    const std::uint64_t size = mapping.end.value - mapping.begin.value;
+    if (identity == file && offset >= mapping.offset && offset - mapping.offset < size)
+      return Addr{mapping.begin.value + (offset - mapping.offset)};
+  }
+  return std::nullopt;
+}
+
 Result<std::string> mapped_name(pid_t pid, const target::Mapping& m, const elf::Identity& identity) {
   for (const std::string& name : names_of(pid, m))
     if (identity_of(name) == identity) return name;

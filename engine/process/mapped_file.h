@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/elf/elf_file.h"
 #include "engine/target/maps.h"
@@ -15,6 +16,16 @@ std::optional<elf::Identity> identity_of(const std::string& path);
 
 // By stat: the device and inode in /proc/PID/maps are not stat's on every file system.
 std::optional<elf::Identity> mapped_identity(pid_t pid, const target::Mapping& mapping);
+
+// An executable mapping of a file.
+struct MappedText {
+  target::Mapping mapping;
+  elf::Identity file;
+};
+// Nothing where the process has ended, or may not be looked at.
+std::vector<MappedText> mapped_text(pid_t pid);
+// Where a byte of a file is; nothing: in none of these.
+std::optional<Addr> address_in(const std::vector<MappedText>& text, const elf::Identity& file, std::uint64_t offset);
 
 // A path by which the tool can open the file. Code::not_found when there is none.
 Result<std::string> mapped_name(pid_t pid, const target::Mapping& mapping, const elf::Identity& identity);

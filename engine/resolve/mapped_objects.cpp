@@ -24,15 +24,12 @@ struct Mapped {
 std::vector<Mapped> mapped_files(pid_t pid, const elf::Identity& program, plan::FileCache& files) {
   std::vector<Mapped> found;
   std::set<elf::Identity> known{program};
-  const auto maps = procfs::read(pid, "maps");
-  if (!maps) return found;
-  for (const target::Mapping& mapping : target::parse_maps(*maps)) {
-    if (!mapping.is_file() || !mapping.executable || found.size() >= kMostObjects) continue;
-    const auto identity = control::mapped_identity(pid, mapping);
-    if (!identity || !known.insert(*identity).second) continue;
+  for (const auto& [mapping, identity] : control::mapped_text(pid)) {
+    if (found.size() >= kMostObjects) break;
+    if (!known.insert(identity).second) continue;
     std::string path = mapping.path;
     if (control::identity_of(path) != identity) {
-      auto name = control::mapped_name(pid, mapping, *identity);
+      auto name = control::mapped_name(pid, mapping, identity);
       if (!name) continue;
       path = name.take();
     }

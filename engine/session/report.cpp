@@ -7,6 +7,7 @@
 
 #include "engine/base/text.h"
 #include "engine/output/histogram.h"
+#include "engine/process/mapped_file.h"
 #include "engine/spec/listing.h"
 #include "engine/trace/histogram_copy.h"
 
@@ -79,6 +80,26 @@ std::string removed_text(const control::BarredReport& barred, const std::vector<
          (count == 1 ? " probe" : " probes") + " removed (" + names + "): " + barred.why;
 }
 
+struct TextOf {
+  int pid;
+  std::vector<control::MappedText> text;
+};
+
+std::vector<TextOf> text_of(const std::vector<int>& pids) {
+  std::vector<TextOf> found;
+  for (const int pid : pids) found.push_back({pid, control::mapped_text(pid)});
+  return found;
+}
+
+std::vector<PlaceInProcess> places_in(const std::vector<TextOf>& processes, const plan::Site& site) {
+  std::vector<PlaceInProcess> places;
+  for (const auto& [pid, text] : processes) {
+    const auto address = control::address_in(text, site.file->identity(), site.offset);
+    places.push_back({pid, address ? std::optional(address->value) : std::nullopt});
+  }
+  return places;
+}
+
 }  // namespace
 
 std::vector<std::string> Report::reasons_against_jumps() {
@@ -124,12 +145,14 @@ PlanReport Report::plan_of(const Probe& probe) const {
   return report;
 }
 
-std::vector<PlanReport> Report::plan() {
+std::vector<PlanReport> Report::plan(const std::vector<int>& pids) {
   const bool may_jump = options_.tier != plan::Tier::breakpoint;
   const auto reasons = may_jump ? reasons_against_jumps() : std::vector<std::string>();
   std::vector<PlanReport> reports;
+  const std::vector<TextOf> processes = text_of(pids);
   for (const Probe& probe : table_.probes()) {
     PlanReport report = plan_of(probe);
+    if (!probe.site.is_ifunc) report.processes = places_in(processes, probe.site);
     report.why = may_jump ? reasons[reports.size()] : "--tier asks for a breakpoint";
     report.tier = may_jump && report.why.empty() ? "jump" : "int3";
     if (probe.site.is_ifunc) report.why = "an IFUNC: the implementation that the program chooses is probed";

@@ -26,7 +26,7 @@ class Report {
 
   // Before there is a process. With --tier=jump every probe has to be a jump, or the session is refused.
   Status check_tiers();
-  std::vector<PlanReport> plan();
+  std::vector<PlanReport> plan(const std::vector<int>& pids);
 
   // Of a client: its probes in the order of its definitions. Of the session itself: also those that were removed. The list of
   // probes must not change during the call.

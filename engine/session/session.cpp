@@ -105,7 +105,7 @@ Result<Session> Session::prepare(const SessionOptions& options) {
   return Session(std::move(state));
 }
 
-std::vector<PlanReport> Session::report() const { return state_->report.plan(); }
+std::vector<PlanReport> Session::report(const std::vector<int>& pids) const { return state_->report.plan(pids); }
 
 Status Session::State::launch(const std::string& program, const std::vector<std::string>& argv) {
   RETURN_IF_ERROR(targets.launch(program, argv, [this] { return sockets.open(); }));

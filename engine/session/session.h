@@ -32,7 +32,8 @@ class Session {
   Session& operator=(Session&&) noexcept;
   ~Session();
 
-  std::vector<PlanReport> report() const;
+  // Where and how each probe will be; also where it is in running processes, which are looked at and not touched.
+  std::vector<PlanReport> report(const std::vector<int>& pids = {}) const;
 
   // Starts argv[0] (found through PATH), traced, with the environment of this process. The program runs when this returns.
   // Code::killed where a waiting process that was to become the program has ended.

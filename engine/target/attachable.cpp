@@ -99,18 +99,30 @@ bool has_lost_first_thread(pid_t pid) {
   return stat && (stat->state == 'Z' || stat->state == 'X') && stat->threads > 1;
 }
 
+Status check_number(pid_t pid, const Result<std::string>& status) {
+  if (!status) return Error{.code = Code::not_found, .text = "no process " + std::to_string(pid)};
+  const std::string group = value_of(*status, "Tgid");
+  if (group == std::to_string(pid)) return ok();
+  return Error{.code = Code::refused,
+               .text = std::to_string(pid) + " is a thread of process " + group,
+               .help = "-P " + group + " attaches to all of it"};
+}
+
 }  // namespace
+
+Status check_readable(pid_t pid) {
+  RETURN_IF_ERROR(check_number(pid, procfs::read(pid, "status")));
+  if (const auto stat = stat_of(pid); stat && is_kernel_thread(*stat)) return refused(pid, "is a kernel thread");
+  struct stat program {};
+  if (::stat(procfs::path(pid, "exe").c_str(), &program) == 0 || (errno != EACCES && errno != EPERM)) return ok();
+  return explain_refusal(pid, errno);
+}
 
 Status check_attachable(pid_t pid, bool trusts_filters) {
   if (!await([&] { return !has_lost_first_thread(pid); }))
     return refused(pid, "has lost its first thread, which /proc would be needed through");
   const auto status = procfs::read(pid, "status");
-  if (!status) return Error{.code = Code::not_found, .text = "no process " + std::to_string(pid)};
-  const std::string group = value_of(*status, "Tgid");
-  if (group != std::to_string(pid))
-    return Error{.code = Code::refused,
-                 .text = std::to_string(pid) + " is a thread of process " + group,
-                 .help = "-P " + group + " attaches to all of it"};
+  RETURN_IF_ERROR(check_number(pid, status));
   if (pid == ::getpid()) return refused(pid, "is this uprobe-run itself");
   const std::string state = value_of(*status, "State");
   const bool ended = !state.empty() && (state[0] == 'Z' || state[0] == 'X');

@@ -12,6 +12,9 @@ namespace uprobe::target {
 // tool is at work there for a moment. `trusts_filters`: the user has said that its seccomp filters allow all that is needed.
 Status check_attachable(pid_t pid, bool trusts_filters);
 
+// Whether a process can be looked at without touching it: there is one, with a program whose file can be read.
+Status check_readable(pid_t pid);
+
 // Whether a process runs in its parent's memory: what is done to one of the two is done to both.
 bool borrows_memory(pid_t pid);
 

@@ -63,6 +63,15 @@ TEST(CliDryRun, WhatIsNoInstructionIsSaid) {
   EXPECT_NE(render_plan({none}).find("  insn  06   (not decoded)\n"), std::string::npos) << render_plan({none});
 }
 
+TEST(CliDryRun, ProcessesSayWhereTheyHaveThePlace) {
+  PlanReport running = report();
+  running.processes = {{812, 0x55d0c0a6ae40}, {813, std::nullopt}};
+  EXPECT_NE(render_plan({running}).find("  in    process 812, address 0x55d0c0a6ae40\n"
+                                        "  in    process 813, which has not mapped the file\n  tier  int3"),
+            std::string::npos)
+      << render_plan({running});
+}
+
 TEST(CliDryRun, RefusedIsNoticed) {
   PlanReport refused = report();
   refused.tier = "refused";

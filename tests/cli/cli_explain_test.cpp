@@ -52,6 +52,16 @@ TEST(CliExplain, ABreakpointSaysWhyAndWhatWouldBeBetter) {
   says(slow, "1,300 nanoseconds. Without --tier=int3 it would be a jump where that is safe.");
   slow.why = "the function has code that nothing known leads to";
   says(slow, "Another instruction of the function may take a jump");
+  slow.why = "Go code: its stacks may be too small for a trampoline";
+  says(slow, "1,300 nanoseconds. So it is everywhere in Go code.\n");
+}
+
+TEST(CliExplain, ARunningProcess) {
+  PlanReport running = report();
+  running.processes = {{812, 0x55d0c0a6ae40}, {813, std::nullopt}};
+  says(running,
+       "a system call.\nProcess 812 has it at address 0x55d0c0a6ae40.\n"
+       "Process 813 has not mapped the file yet; it is probed there once that has happened.\nA hit costs");
 }
 
 TEST(CliExplain, ANewlineInAFileMakesNoLine) {

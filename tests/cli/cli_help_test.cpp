@@ -77,12 +77,14 @@ TEST(CliHelp, HasItsGroupsInOrderAndExamplesAtTheEnd) {
 }
 
 TEST(CliVersion, NamesProjectCommitAgentAndLibraries) {
-  const std::string text = version_text();
-  const std::regex form("uprobe-run \\d+\\.\\d+\\.\\d+\ncommit: ([0-9a-f]{12,}|unknown)\nagent ABI: " +
-                        std::to_string(shared::kAbiVersion) +
-                        "\nlibraries: Zydis \\d+\\.\\d+\\.\\d+, libdw \\d+\\.\\d+, libelf \\d+\\.\\d+\n"
-                        "machine: x86-64; .*\n");
+  const std::string text = version_text("/lib/\x1b.so");
+  const std::regex form(
+      "uprobe-run \\d+\\.\\d+\\.\\d+\ncommit: ([0-9a-f]{12,}|unknown)\nagent: /lib/\\\\x1b\\.so\nagent ABI: " +
+      std::to_string(shared::kAbiVersion) +
+      "\nlibraries: Zydis \\d+\\.\\d+\\.\\d+, libdw \\d+\\.\\d+, libelf \\d+\\.\\d+\n"
+      "machine: x86-64; .*\n");
   EXPECT_TRUE(std::regex_match(text, form)) << text;
+  EXPECT_NE(version_text("").find("\nagent: missing\n"), std::string::npos);
 }
 
 }  // namespace

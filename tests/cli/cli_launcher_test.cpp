@@ -11,39 +11,18 @@
 #include "cli/launcher.h"
 #include "engine/base/fd.h"
 #include "engine/base/roles.h"
+#include "tests/cli/fake_engine.h"
 
 namespace uprobe::cli {
 namespace {
 
-class NoEngine : public Engine {
+class NoEngine : public FakeEngine {
  public:
   std::vector<int> released;
-  CheckReport define(const std::vector<Definition>&, const CheckOptions&) override { return {}; }
-  Status check(const SessionOptions&) override { return ok(); }
-  Status prepare(const SessionOptions&) override { return ok(); }
-  std::vector<PlanReport> report() override { return {}; }
-  Status launch(const std::vector<std::string>&) override { return ok(); }
-  Status attach(const Selection&, const GivenUp&) override { return ok(); }
   Status release(const Selection& whom) override {
     released = whom.pids;
     return ok();
   }
-  int child_pid() override { return 0; }
-  Result<Ending> run(const RunOptions&, const Output&) override { return Ending{}; }
-  Summary summary() override { return {}; }
-  bool has_clients() override { return false; }
-  void serve_clients() override {}
-  void let_program_end() override {}
-  std::string histograms(bool) override { return {}; }
-  Result<Reply> ask(const std::string&, const std::vector<Command>&) override { return Reply{}; }
-  Result<std::vector<std::string>> list_functions(const std::string&, const std::string&) override {
-    return std::vector<std::string>();
-  }
-  std::vector<Finding> examine(const Selection&) override { return {}; }
-  Result<std::vector<std::string>> list_source(const std::string&, const std::string&, SourceList) override {
-    return std::vector<std::string>();
-  }
-  Result<std::string> find_program(const std::string& program) override { return program; }
 };
 
 // Words as the kernel puts them: one after the other.

@@ -224,6 +224,40 @@ class Running(Bare):
         self.assertGreater(seen.counts()["usleep"], 0)
         self.assertEqual(self.place_of(seen, "main"), self.program)
 
+    def look(self, pid, *words):
+        """What --dry-run says: the address of each event in the process; None: the file is not mapped there."""
+        done = harness.run([harness.tool(), "--dry-run", *words, "-P", str(pid)])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = re.findall(rf"(?ms)^[pr]:uprobes/(\w+) .*?^  in    process {pid}, (address \w+|which has not mapped the file)$",
+                           done.stdout.decode())
+        return {event: int(where.split()[1], 16) if where.startswith("address") else None for event, where in found}
+
+    def test_a_look_says_where_the_probes_would_be(self):
+        process = self.start()
+        self.wait_for_output(process)
+        other = self.path("other.so")
+        shutil.copy(self.path("one/liblocal.so"), other)
+        places = ("-p", "first", "-p", "libc:usleep", "-p", f"p:other {other}:local_call")
+        seen = self.look(process.pid, *places)
+        self.assertEqual(seen.pop("other"), None)
+        with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
+            self.assertIn("TracerPid:\t0\n", file.read())
+        with open(f"/proc/{process.pid}/maps", encoding="latin-1") as file:
+            self.assertNotIn("libuprobe", file.read())
+        hits = self.attach(process.pid, *places).hits
+        self.assertEqual(seen, {hit.event: hit.address for hit in hits})
+        said = harness.run([harness.tool(), "--explain", "first", "-P", str(process.pid)]).stdout.decode()
+        self.assertIn(f"Process {process.pid} has it at address {seen['first']:#x}.", said)
+
+    def test_processes_that_cannot_be_looked_at(self):
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        for words, text in ((["--dry-run", "-p", "libc:malloc"], "no process"), (["--explain", "malloc"], "no process"),
+                            (["-p", "malloc"], "no process"), (["-l"], "no process"), (["--vars=main"], "no process")):
+            with self.subTest(words=words):
+                done = harness.run([harness.tool(), *words, "-P", str(gone.pid)])
+                self.assertEqual((done.returncode, done.stderr.decode()), (125, f"uprobe-run: {text} {gone.pid}\n"))
+
     def test_a_program_that_was_replaced(self):
         process = self.start()
         self.wait_for_output(process)
@@ -254,7 +288,11 @@ class Running(Bare):
         folders = self.path("one") + ":" + self.path("two")
         process = self.start("/bin/work", preexec_fn=lambda: os.chroot(root), env={"LD_LIBRARY_PATH": folders})
         self.wait_for_output(process)
-        seen = self.attach(process.pid, "-p", "first", "-p", "libc:usleep", "-p", "p:w /bin/work:main")
+        places = ("-p", "first", "-p", "libc:usleep", "-p", "p:w /bin/work:main")
+        looked = self.look(process.pid, *places)
+        seen = self.attach(process.pid, *places)
+        for hit in seen.hits:
+            self.assertEqual(hit.address, looked[hit.event], "in its own namespace of mounts")
         self.assertGreater(seen.counts()["first"], 0)
         self.assertGreater(seen.counts()["usleep"], 0)
         for event in ("first", "usleep", "w"):
