@@ -73,9 +73,12 @@ Output:
                             output
       --hist-file=FILE      the tables of hist triggers go to FILE (- = standard
                             output)
+      --format=FORMAT       text (default): as ftrace prints; json: an object a
+                            line; csv: a column for each name of a field
       --style=STYLE         event (default): as uprobe events print; short:
                             without header and flags; 2009: as the first kprobe
                             tracer did, function: @function+OFFSET
+      --no-header           no names of columns before the trace
   -s, --string-limit=N      show N bytes of a string, 65535 at most (default
                             4096); three dots after it: there is more
       --profile             after the trace, one line per probe, as in

@@ -8,6 +8,7 @@
 #include <array>
 
 #include "cli/foreign_places.h"
+#include "cli/output_options.h"
 #include "cli/text.h"
 #include "cli/values.h"
 #include "engine/base/process_paths.h"
@@ -197,7 +198,9 @@ constexpr std::array kRows = {
     Row{0, "tier", required_argument, "TIER", [](Options& o, Text v) { return store(o.tier, parse_tier(v)); }},
     Row{0, "return", required_argument, "MODE",
         [](Options& o, Text v) { return store(o.returns, parse_return_mode(v)); }},
+    Row{0, "format", required_argument, "FORMAT", set_format},
     Row{0, "style", required_argument, "STYLE", set_style},
+    Row{0, "no-header", no_argument, "", [](Options& o, Text) { return o.no_header = true, ok(); }},
     Row{'o', "output", required_argument, "FILE", [](Options& o, Text v) { return set_name(o.output, v); }},
     Row{0, "hist-file", required_argument, "FILE", [](Options& o, Text v) { return set_name(o.histogram_file, v); }},
     Row{'n', "max-events", required_argument, "N",
@@ -474,6 +477,7 @@ Status settle(Options& options) {
   if (options.mode == Mode::doctor) return settle_doctor(options);
   RETURN_IF_ERROR(settle_attach(options));
   RETURN_IF_ERROR(settle_daemonize(options));
+  RETURN_IF_ERROR(settle_output(options));
   if (options.mode == Mode::list) return settle_list(options);
   if (lists(options)) {
     if (word_of_file(options).empty() && options.attach.pids.empty())

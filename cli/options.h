@@ -79,7 +79,9 @@ struct Options {
   plan::ReturnMode returns = plan::ReturnMode::automatic;
   spec::Style style = spec::Style::event;  // for events without a style of their own
   bool short_lines = false;                // --style=short
-  bool joins_others = false;               // --join
+  std::string format = "text";             // --format
+  bool no_header = false;
+  bool joins_others = false;  // --join
   bool raw_strings = false;
   bool quiet = false;
   int verbosity = 0;

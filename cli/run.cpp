@@ -18,6 +18,7 @@
 #include "cli/launcher.h"
 #include "cli/live_control.h"
 #include "cli/options.h"
+#include "cli/output_options.h"
 #include "cli/probes_file.h"
 #include "cli/skip_refused.h"
 #include "cli/summary.h"
@@ -174,6 +175,7 @@ bool prepare(const Call& call) {
   options.tier = call.options.tier;
   options.returns = returns_for(call.options);
   options.style = call.options.style;
+  options.has_fixed_fields = has_fixed_fields(call.options);
   options.has_socket = options.has_guardian = true;
   options.joins_others = call.options.joins_others;
   options.known_as = visible_pid();
@@ -277,18 +279,6 @@ void tell_first_ended(const Call& call, std::size_t others) {
                         " on, and ^C ends the trace");
 }
 
-// Whether no record is expected: the events only count into histograms.
-bool only_counts(const Options& options) {
-  return !options.sources.empty() &&
-         std::all_of(options.sources.begin(), options.sources.end(), [](const ProbeSource& source) {
-           return source.is_disabled &&
-                  std::any_of(source.triggers.begin(), source.triggers.end(),
-                              [](const std::string& trigger) { return trigger.starts_with("hist"); });
-         });
-}
-
-bool wants_header(const Options& options) { return !options.quiet && !options.short_lines && !only_counts(options); }
-
 // Reads until the program has ended. The engine polls `detach_requested` once per round, which is the moment to write the
 // collected text.
 Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
@@ -297,6 +287,7 @@ Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
   options.duration = call.options.duration;
   options.raw_strings = call.options.raw_strings;
   options.short_lines = call.options.short_lines;
+  options.format = call.options.format;
   options.header = wants_header(call.options);
   options.until_last = call.options.until_last;
   options.first_ended = [&](std::size_t others) {
@@ -393,6 +384,7 @@ Outcome launch_and_follow(const Call& call, Sinks& sinks) {
 
 // The part of the summary for a user who gets no messages any more: what was asked for, and losses.
 std::string last_words(const Call& call) {
+  if (!takes_text(call.options)) return {};
   const Summary summary = call.engine.summary();
   std::string text = call.options.profile ? render_profile(summary) : "";
   const bool is_told = call.options.verbosity > 0 || has_losses(summary);

@@ -53,6 +53,8 @@ struct SessionOptions {
   bool joins_others = false;
   // Whether a further process, the guardian, continues this one if it is stopped while it holds a program.
   bool has_guardian = false;
+  // Whether an event that is added later can have only fields of names that other events have.
+  bool has_fixed_fields = false;
   // The process id that the user knows, if it is not this process's; 0: it is.
   int known_as = 0;
   // launch() makes this process the program, instead of a child.
@@ -145,6 +147,7 @@ using RecordSink = std::function<void(const trace::EventRecord&, const program::
 struct RunOptions {
   std::uint64_t max_events = 0;            // 0: no limit; afterwards the program goes on untraced
   std::chrono::nanoseconds duration{0};    // 0: no limit
+  std::string format = "text";             // a name of engine/output/formats.h
   bool header = true;                      // begin with the names of the columns
   bool short_lines = false;                // without the column of flags
   bool raw_strings = false;                // print all bytes of strings and names unchanged, as the kernel does

@@ -12,7 +12,7 @@ namespace uprobe {
 namespace {
 
 // Changes with every change of the messages.
-constexpr std::uint32_t kPeerVersion = 0x55500004;
+constexpr std::uint32_t kPeerVersion = 0x55500005;
 constexpr std::size_t kHeadBytes = 8;
 
 // The count comes from outside, so nothing is reserved for it.
@@ -171,7 +171,7 @@ std::optional<Refusal> decode_refusal(std::string_view bytes) {
 }
 
 std::size_t record_bytes(const ClientRecord& record) {
-  return kHeadBytes + 4 + 8 + 4 + 4 + 4 + record.task.size() + 4 + record.record.payload.size() + 4 +
+  return kHeadBytes + 4 + 8 + 4 + 4 + 4 + 4 + record.task.size() + 4 + record.record.payload.size() + 4 +
          record.record.stack.size();
 }
 
@@ -182,6 +182,7 @@ void append_record(std::string& to, const ClientRecord& record) {
   put(to, record.index);
   put_long(to, r.ns);
   put(to, r.tid);
+  put(to, r.pid);
   put(to, static_cast<std::uint32_t>(r.cpu) | static_cast<std::uint32_t>(r.flags) << 16);
   put(to, record.task);
   put(to, as_text(r.payload));
@@ -193,6 +194,7 @@ std::optional<ClientRecord> decode_record(std::string_view bytes) {
   ClientRecord got{.index = parser.number(), .record = {}, .task = {}};
   got.record.ns = parser.long_number();
   got.record.tid = parser.number();
+  got.record.pid = parser.number();
   const std::uint32_t both = parser.number();
   got.record.cpu = static_cast<std::uint16_t>(both), got.record.flags = static_cast<std::uint16_t>(both >> 16);
   got.record.type = static_cast<std::uint16_t>(got.index);

@@ -23,21 +23,13 @@ bool is_format(std::uint8_t lead, std::uint8_t second, std::uint8_t third) {
   return (third >= 0x8b && third <= 0x8f) || (third >= 0xa8 && third <= 0xae);
 }
 
-// The length of the UTF-8 character of two bytes or more at the beginning of `text`; 0 if there is none, or if it is overlong,
-// a surrogate, beyond U+10FFFF, or a control character.
+// The length of the UTF-8 character of two bytes or more at the beginning of `text`; 0 if there is none, or if it is a control
+// character.
 std::size_t wide_character(std::string_view text) {
   const std::uint8_t lead = byte_at(text, 0);
-  if (lead < 0xc2 || lead > 0xf4 || !is_continuation(text, 1)) return 0;
-  const std::uint8_t second = byte_at(text, 1);
-  if (lead < 0xe0) return lead == 0xc2 && second < 0xa0 ? 0 : 2;
-  if (!is_continuation(text, 2)) return 0;
-  if (lead < 0xf0)
-    return (lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0) ||
-                   is_format(lead, second, byte_at(text, 2))
-               ? 0
-               : 3;
-  if (!is_continuation(text, 3)) return 0;
-  return (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second >= 0x90) ? 0 : 4;
+  const std::size_t length = lead < 0x80 ? 0 : utf8_character(text);
+  if (length == 2 && lead == 0xc2 && byte_at(text, 1) < 0xa0) return 0;
+  return length == 3 && is_format(lead, byte_at(text, 1), byte_at(text, 2)) ? 0 : length;
 }
 
 char* put_byte_escaped(char* at, std::uint8_t byte) {
@@ -51,6 +43,23 @@ char* put_byte_escaped(char* at, std::uint8_t byte) {
 }
 
 }  // namespace
+
+std::size_t utf8_character(std::string_view text) {
+  const std::uint8_t lead = byte_at(text, 0);
+  if (lead < 0x80) return 1;
+  if (lead < 0xc2 || lead > 0xf4 || !is_continuation(text, 1)) return 0;
+  const std::uint8_t second = byte_at(text, 1);
+  if (lead < 0xe0) return 2;
+  if (!is_continuation(text, 2)) return 0;
+  if (lead < 0xf0) return (lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0) ? 0 : 3;
+  if (!is_continuation(text, 3)) return 0;
+  return (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second >= 0x90) ? 0 : 4;
+}
+
+bool is_shown(std::string_view character) {
+  const std::uint8_t lead = byte_at(character, 0);
+  return lead < 0x80 ? lead >= 0x20 && lead != 0x7f : wide_character(character) != 0;
+}
 
 char* put_escaped(char* at, std::string_view text) {
   while (!text.empty()) {

@@ -1,13 +1,35 @@
 // SPDX-License-Identifier: MIT
-// The interface of an output format, which turns records into bytes, one after the other. One format per file.
+// The interface of an output format, which turns the records of a session into bytes, one after the other. One format per file;
+// formats.h has the table of all.
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <string>
 #include <string_view>
 
 #include "engine/output/buffer.h"
+#include "engine/output/symbols.h"
+#include "engine/program/layout.h"
+#include "engine/shared/string_data.h"
 #include "engine/trace/event_record.h"
 
 namespace uprobe::format {
+
+// A format takes of them the parts that have a meaning in it.
+struct Options {
+  bool escape_control =
+      false;              // in strings and names (escape.h); else every byte is printed unchanged, as the kernel does
+  bool is_short = false;  // without the column of flags, which here are always dots
+  std::uint32_t string_limit = shared::kMostString;  // characters of a string that are shown
+  Symbols* symbols = nullptr;  // names code addresses; null: they print as numbers. Must outlive the formatter
+};
+
+// The counts of an event at the end of the session.
+struct Total {
+  std::string name;  // "GROUP/EVENT"
+  std::uint64_t recorded = 0, lost = 0, missed = 0;
+};
 
 // Appends to `out`, which the caller writes and clears at any time between calls. A record is hostile input: for any payload
 // the formatter reads nothing outside of it.
@@ -18,9 +40,14 @@ class Formatter {
   Formatter& operator=(const Formatter&) = delete;
   virtual ~Formatter() = default;
 
-  // Called before the first record.
-  virtual void header(Buffer& out) = 0;
+  // Adds the layout of the next type: before the first record of that type, and, for the events that are known by then, before
+  // header(). Several may have the same name.
+  virtual void add(const program::EventLayout& layout) = 0;
+  // What stands before the first record. Not called where the user wants none of it.
+  virtual void header(Buffer&) {}
   virtual void append(const trace::EventRecord& record, std::string_view comm, Buffer& out) = 0;
+  // Called last, if the session came to its end.
+  virtual void end(std::span<const Total>, Buffer&) {}
 };
 
 }  // namespace uprobe::format

@@ -124,7 +124,7 @@ char* put_addresses(char* at, bool is_return, const std::uint8_t* payload) {
 
 }  // namespace
 
-TextFormatter::TextFormatter(std::span<const program::EventLayout> layouts, TextOptions options) : options_(options) {
+TextFormatter::TextFormatter(std::span<const program::EventLayout> layouts, Options options) : options_(options) {
   events_.reserve(layouts.size());
   for (const program::EventLayout& layout : layouts) add(layout);
 }

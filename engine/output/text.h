@@ -28,22 +28,12 @@
 
 namespace uprobe::format {
 
-struct TextOptions {
-  bool escape_control =
-      false;              // in strings and names (escape.h); else every byte is printed unchanged, as the kernel does
-  bool is_short = false;  // without the column of flags, which here are always dots
-  std::uint32_t string_limit = shared::kMostString;  // characters of a string that are shown
-  Symbols* symbols = nullptr;  // names code addresses; null: they print as numbers. Must outlive the formatter
-};
-
 class TextFormatter final : public Formatter {
  public:
   // layouts[i] is for records of type i; several may have the same name. They are needed only during the call.
-  explicit TextFormatter(std::span<const program::EventLayout> layouts, TextOptions options = {});
+  explicit TextFormatter(std::span<const program::EventLayout> layouts, Options options = {});
 
-  // Adds the layout of the next type.
-  void add(const program::EventLayout& layout) { events_.push_back(plan_event(layout)); }
-
+  void add(const program::EventLayout& layout) override { events_.push_back(plan_event(layout)); }
   void header(Buffer& out) override;
   void append(const trace::EventRecord& record, std::string_view comm, Buffer& out) override;
 
@@ -118,7 +108,7 @@ class TextFormatter final : public Formatter {
   char* put_caller(char* at, std::uint64_t address, const Payload& payload) const;
   char* put_symbol(char* at, std::uint64_t address, bool is_bare, const Payload& payload) const;
 
-  TextOptions options_;
+  Options options_;
   std::vector<EventPlan> events_;
   std::array<TaskPlan, 64> tasks_;
   std::array<SecondPlan, 8> seconds_;

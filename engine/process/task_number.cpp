@@ -36,11 +36,12 @@ std::optional<Numbers> numbers_of(pid_t tid) {
   return Numbers{.process = process, .own = static_cast<std::uint32_t>(ids.back()), .is_here = ids.size() == 1};
 }
 
-std::optional<SeenTask> seen_as(const shared::TaskNumber& task, pid_t tid) {
+std::optional<SeenTask> seen_as(const shared::TaskNumber& task, pid_t tid, pid_t process) {
   std::string name = procfs::name_of(tid);
   if (name.empty()) return std::nullopt;
   return SeenTask{.task = task,
                   .number = static_cast<std::uint32_t>(tid),
+                  .process = static_cast<std::uint32_t>(process),
                   .name = std::move(name),
                   .ns = trace::TaskNames::now_ns()};
 }
@@ -57,7 +58,8 @@ std::vector<SeenTask> tasks_of(pid_t pid) {
     if (seen.size() == kMostThreads) break;
     const auto numbers = first->is_here ? first : numbers_of(tid);
     if (!numbers) continue;
-    if (auto found = seen_as({.process = process, .thread = numbers->own}, tid)) seen.push_back(std::move(*found));
+    if (auto found = seen_as({.process = process, .thread = numbers->own}, tid, numbers->process))
+      seen.push_back(std::move(*found));
   }
   return seen;
 }
@@ -67,7 +69,7 @@ std::optional<SeenTask> task_named_by(shared::TaskWords words, pid_t tid) {
   shared::TaskNumber task = shared::task_of(words.process, words.thread);
   if (!numbers || !task.is_elsewhere()) return std::nullopt;
   task.thread = numbers->own;
-  return seen_as(task, tid);
+  return seen_as(task, tid, numbers->process);
 }
 
 std::optional<ProcessNumber> number_of(pid_t pid) {

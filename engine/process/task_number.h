@@ -20,8 +20,8 @@ namespace uprobe::control {
 
 // A task at one moment.
 struct SeenTask {
-  shared::TaskNumber task;   // the id in its records
-  std::uint32_t number = 0;  // in the tool's namespace
+  shared::TaskNumber task;                // the id in its records
+  std::uint32_t number = 0, process = 0;  // its id and its process's in the tool's namespace
   std::string name;
   std::uint64_t ns = 0;  // when it had this name, by CLOCK_MONOTONIC
 };

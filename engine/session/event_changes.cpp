@@ -127,6 +127,8 @@ std::vector<std::uint16_t> EventChanges::undefined_events() const {
 }
 
 Status EventChanges::add(std::vector<Probe>& more) {
+  for (const Probe& probe : more)
+    if (options_.has_fixed_fields) RETURN_IF_ERROR(table_.check_fields(probe));
   RETURN_IF_ERROR(may_join(more, options_.tier));
   RETURN_IF_ERROR(targets_.mail().alone([&] { return number_objects(more, table_.planned()); }));
   const auto events = join(more, nullptr);

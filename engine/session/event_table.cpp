@@ -46,6 +46,21 @@ Result<std::vector<Probe>> EventTable::read(const Definition& definition) {
   return definer_.make_new();
 }
 
+Status EventTable::check_fields(const Probe& probe) const {
+  for (const program::Field& field : probe.program.layout.fields) {
+    const auto has_it = [&](const Probe& other) {
+      const auto& fields = other.program.layout.fields;
+      return other.owner == 0 && std::any_of(fields.begin(), fields.end(),
+                                             [&](const program::Field& one) { return one.name == field.name; });
+    };
+    if (!std::any_of(probes_.begin(), probes_.end(), has_it))
+      return Error{.code = Code::refused,
+                   .text = "the session's output has a fixed set of columns, and none is named '" + field.name + "'",
+                   .help = "a field can have the name of a column"};
+  }
+  return ok();
+}
+
 const Client* EventTable::client_of(std::size_t number) const {
   const Route* const route = route_of(number);
   return route != nullptr ? route->client.get() : nullptr;

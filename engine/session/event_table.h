@@ -82,6 +82,9 @@ class EventTable {
   // The program has refused a probe of put(); `was_recorded`: not before it had hits.
   void withdraw(std::uint16_t number, bool was_recorded, bool is_free);
 
+  // Whether the session's own events have a field of each name that the probe has; else an error for the user.
+  Status check_fields(const Probe& probe) const;
+
   // In a live change. Frees the event numbers of an owner that has left and needs its counts no more.
   void free_events_of(std::uint32_t owner);
 

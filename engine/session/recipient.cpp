@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "engine/output/text.h"
+#include "engine/output/formats.h"
 
 namespace uprobe {
 namespace {
@@ -11,6 +11,16 @@ namespace {
 // The printer writes its text out in the middle of a turn only beyond this size. Slow output belongs between turns, when
 // another thread can read.
 constexpr std::size_t kFlushBytes = std::size_t{16} << 20;
+
+std::vector<format::Total> totals_of(const Summary& summary) {
+  std::vector<format::Total> totals;
+  for (const ProbeSummary& probe : summary.probes)
+    totals.push_back({.name = probe.name,
+                      .recorded = probe.recorded,
+                      .lost = probe.lost_full + probe.lost_too_big + probe.lost_busy + probe.lost_to_reader_lag,
+                      .missed = probe.missed});
+  return totals;
+}
 
 // Turns records into text during a run.
 class Printer : public Recipient {
@@ -20,26 +30,33 @@ class Printer : public Recipient {
       : probes_(probes),
         options_(options),
         output_(output),
-        formatter_({}, {.escape_control = !options.raw_strings,
-                        .is_short = options.short_lines,
-                        .string_limit = string_limit,
-                        .symbols = symbols}) {
-    if (options.header) formatter_.header(text_);
-  }
+        format_(*format::format_called(options.format)),
+        formatter_(format_.make({.escape_control = !options.raw_strings,
+                                 .is_short = options.short_lines,
+                                 .string_limit = string_limit,
+                                 .symbols = symbols})) {}
 
   void learn_events() override {
-    for (; known_ < probes_.size(); ++known_) formatter_.add(probes_[known_].program.layout);
+    const bool is_first = known_ == 0;
+    for (; known_ < probes_.size(); ++known_) formatter_->add(probes_[known_].program.layout);
+    if (is_first && options_.header) formatter_->header(text_);
   }
   void take(const trace::EventRecord& record, std::string_view task) override {
     if (is_full()) return;
     ++printed_;
     if (options_.max_events != 0) count(record.type);
-    formatter_.append(record, task, text_);
+    formatter_->append(record, task, text_);
     if (text_.size() >= kFlushBytes) end_batch();
   }
   void end_batch() override {
     if (text_.size() != 0 && !broken_) broken_ = output_(text_.view()) != 0;
     text_.clear();
+  }
+  void end(const std::function<Summary()>& summary) override {
+    std::vector<format::Total> totals;
+    if (format_.tells_losses) totals = totals_of(summary());
+    formatter_->end(totals, text_);
+    end_batch();
   }
   bool is_broken() const override { return broken_; }
   bool is_full() const override { return options_.max_events != 0 && printed_ >= options_.max_events; }
@@ -55,7 +72,8 @@ class Printer : public Recipient {
   std::size_t known_ = 0;
   const RunOptions& options_;
   const Output& output_;
-  format::TextFormatter formatter_;
+  const format::Format& format_;
+  const std::unique_ptr<format::Formatter> formatter_;
   format::Buffer text_;
   std::uint64_t printed_ = 0;
   std::vector<std::uint64_t> taken_;  // by event, where there is a limit

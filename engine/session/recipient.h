@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -25,6 +26,8 @@ class Recipient {
   virtual void learn_events() {}
   virtual void take(const trace::EventRecord& record, std::string_view task) = 0;
   virtual void end_batch() {}
+  // The session has come to its end. `summary` is called only where it is needed.
+  virtual void end(const std::function<Summary()>& /*summary*/) {}
   virtual bool is_full() const { return false; }
   virtual bool is_broken() const { return false; }  // its reader is gone
   // Where it is full: how many records of each event it has taken. Later hits are none of its user's.
@@ -76,8 +79,8 @@ class OwnRecords {
   std::atomic<bool> is_discarding_{false};
 };
 
-// Makes text of the records, with `string_limit` characters of a string. All arguments must outlive it; `probes` may grow, by
-// event. No `symbols`: no event shows names.
+// Makes text of the records in the format of `options`, with `string_limit` characters of a string. All arguments must outlive it;
+// `probes` may grow, by event. No `symbols`: no event shows names.
 std::unique_ptr<Recipient> make_printer(const std::vector<Probe>& probes, const RunOptions& options,
                                         const Output& output, std::uint32_t string_limit, format::Symbols* symbols);
 // Passes the records on with their layouts. The same holds for its arguments.

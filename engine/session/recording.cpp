@@ -146,6 +146,7 @@ void Recording::await_writers() {
 void Recording::learn(const std::vector<control::SeenTask>& tasks) {
   for (const control::SeenTask& seen : tasks) {
     names_.learn_number(seen.task, seen.number);
+    names_.learn_process(seen.task, seen.process);
     names_.learn(seen.task, seen.name, seen.ns);
   }
 }

@@ -50,6 +50,7 @@ struct Session::State {
 
   Status serve() { return sockets.serve(changes, clients.calls()); }
   Status launch(const std::string& program, const std::vector<std::string>& argv);
+  std::unique_ptr<Recipient> make_printer_for(const RunOptions& how, const Output& output);
 
   const SessionOptions options;
   Messages messages;
@@ -88,6 +89,13 @@ struct Session::State {
                 .client_tool = client_tool,
                 .clients = clients}};
 };
+
+// It knows the events with which the session begins, and has written what stands before the first record.
+std::unique_ptr<Recipient> Session::State::make_printer_for(const RunOptions& how, const Output& output) {
+  auto printer = make_printer(table.probes(), how, output, shown_characters(options), recording.symbols());
+  table.alone([&] { printer->learn_events(); });
+  return printer;
+}
 
 Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Session::Session(Session&&) noexcept = default;
@@ -145,17 +153,17 @@ Status Session::adopt(control::Preloaded& program) {
 }
 
 Status Session::follow(const control::Preloaded& program, const RunOptions& options, const Output& output) {
-  const auto printer = make_printer(state_->table.probes(), options, output, shown_characters(state_->options),
-                                    state_->recording.symbols());
+  const auto printer = state_->make_printer_for(options, output);
   state_->loop.follow(program, options, *printer);
+  printer->end([this] { return summary(); });
   return ok();
 }
 
 Result<Ending> Session::run(const RunOptions& options, const Output& output) {
-  const auto printer = make_printer(state_->table.probes(), options, output, shown_characters(state_->options),
-                                    state_->recording.symbols());
+  const auto printer = state_->make_printer_for(options, output);
   Result<Ending> ending = state_->loop.run(options, *printer);
   if (printer->is_full()) state_->report.limit_hits(printer->taken());
+  printer->end([this] { return summary(); });
   return ending;
 }
 

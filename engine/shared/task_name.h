@@ -19,7 +19,8 @@ inline constexpr u16 kTaskBegins = 1;
 // Without `name` (by RecordHead::length): the thread may have a new name, which the agent does not know.
 struct NameRecord {
   RecordHead head;
-  PayloadHead payload;  // the thread as in every record (task_number.h); `type`: kTaskBegins or 0; `ip`: 0
+  PayloadHead payload;  // the thread as in every record (task_number.h); `type`: kTaskBegins or 0; `ip`: its process in
+                        // its own namespace, 0: not known
   u8 name[kNameBytes];
 };
 static_assert(sizeof(NameRecord) == 56 && offsetof(NameRecord, name) % 8 == 0);

@@ -165,6 +165,7 @@ void Reader::hand_on(RingCopy& ring, const Sink& sink) {
   std::memcpy(&payload, bytes.data(), sizeof payload);
   const Maker maker{task_of(payload), clock_.to_ns(head.tsc)};
   if ((head.flags & shared::kRecordTaskName) != 0) {
+    if (!maker.task.is_elsewhere()) names_.learn_process(maker.task, static_cast<std::uint32_t>(payload.ip));
     learn_name(bytes.subspan(sizeof payload), maker);
     return ring.pop(head);
   }
@@ -180,6 +181,7 @@ void Reader::hand_on(RingCopy& ring, const Sink& sink) {
   ++counts_.recorded[payload.type];
   sink({.ns = maker.ns,
         .tid = tid,
+        .pid = names_.process(maker.task),
         .task = maker.task,
         .cpu = head.cpu,
         .type = payload.type,

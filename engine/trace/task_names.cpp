@@ -9,6 +9,7 @@
 #include <chrono>
 
 #include "engine/base/fd.h"
+#include "engine/base/procfs.h"
 
 namespace uprobe::trace {
 
@@ -77,6 +78,15 @@ std::uint32_t TaskNames::number(const Task& task) {
   if (!of.is_elsewhere()) return of.thread;
   const Entry& known = entry(task);
   return known.number != 0 ? known.number : of.of_child ? 0 : of.process;
+}
+
+std::uint32_t TaskNames::process(const Task& task) {
+  const std::uint32_t known = entry(task).process;
+  return known != 0 || task.number().of_child ? known : task.number().process;
+}
+
+void TaskNames::learn_process(const Task& task, std::uint32_t process) {
+  if (process != 0) find(task.key()).process = process;
 }
 
 Task TaskNames::called(std::uint32_t number) const {
@@ -150,8 +160,10 @@ void TaskNames::read(const shared::TaskNumber& task, Entry& entry) {
     return;
   }
   entry.is_here = true;
-  const std::string path = proc_ + "/" + std::to_string(task.is_elsewhere() ? entry.number : task.thread) + "/comm";
-  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const std::string path = proc_ + "/" + std::to_string(task.is_elsewhere() ? entry.number : task.thread);
+  if (const auto status = read_file(path + "/status"))
+    entry.process = static_cast<std::uint32_t>(procfs::number(*status, "Tgid"));
+  const Fd file(::open((path + "/comm").c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return;
   const std::uint64_t begun = now_ns();
   std::array<char, 64> text{};

@@ -54,12 +54,16 @@ class TaskNames {
   // The id in the tool's PID namespace. For a thread that ended before its id was read, its process's; 0 for a child about
   // which nothing is known.
   std::uint32_t number(const Task& task);
+  // The id of its process there; 0: it ended before that was read.
+  std::uint32_t process(const Task& task);
   // The task with this id.
   Task called(std::uint32_t number) const;
   // Reads all names again (a zombie still has one).
   void refresh_all();
   // The task had this name at that time.
   void learn(const Task& task, std::string_view name, std::uint64_t ns);
+  // Its process has this id in the tool's PID namespace; 0: it is not known.
+  void learn_process(const Task& task, std::uint32_t process);
   // The task has this id.
   void learn_number(const Task& task, std::uint32_t number);
   // A new task has this number from now on.
@@ -78,9 +82,10 @@ class TaskNames {
   struct Entry {
     std::uint64_t batch = 0;
     std::uint64_t read_ns = 0;
-    bool is_here = false;      // seen as a traced task of the tool's namespace
-    std::uint32_t number = 0;  // id here of a task of another namespace; 0: not known
-    std::vector<Name> names;   // by time
+    bool is_here = false;       // seen as a traced task of the tool's namespace
+    std::uint32_t number = 0;   // id here of a task of another namespace; 0: not known
+    std::uint32_t process = 0;  // id here of its process; 0: not known
+    std::vector<Name> names;    // by time
   };
   struct Recent {
     std::uint64_t key = 0;

@@ -110,7 +110,7 @@ _uprobe_run_values() {
       else
         found=(traceon traceoff stacktrace enable_event: disable_event: hist:keys=)
       fi ;;
-    --style | --until | --seccomp | --color | --tier | --return)
+    --format | --style | --until | --seccomp | --color | --tier | --return)
       mapfile -t found < <("$tool" "$option=?" 2>&1 | sed -n 's/.* is not one of //p' | tr -s ', ' '\n') ;;
   esac
   _uprobe_run_offer "${found[@]/#/$before}"

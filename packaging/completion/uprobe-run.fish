@@ -83,7 +83,7 @@ function __uprobe_run_words
             test -n "$session"; and uprobe-run --control $session --list 2>/dev/null | string replace -rf '^.:(\S+) .*' '$1'
         case trigger
             printf '%s\n' traceon traceoff stacktrace hist:keys= {en,dis}able_event:(__uprobe_run_events)
-        case style until seccomp color tier return
+        case format style until seccomp color tier return
             uprobe-run --$argv[1]='?' 2>&1 | string replace -rf '.* is not one of ' '' | string split ', '
     end
 end

@@ -51,6 +51,7 @@ class Completion:
 
     def test_values_of_options(self):
         self.check("--style=sh", "--style=short")
+        self.check("--format=js", "--format=json")
         self.check("--tier ju", "--tier", "jump")
         self.check("--return=st", "--return=stub")
         self.check("--until la", "--until", "last")

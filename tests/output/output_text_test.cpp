@@ -64,7 +64,7 @@ class Sample {
     return *this;
   }
 
-  std::string line(TextOptions options = {}) const {
+  std::string line(Options options = {}) const {
     TextFormatter formatter(std::span(&layout, 1), options);
     Buffer out;
     const std::vector<std::uint8_t> frames = stack_bytes();
@@ -79,7 +79,7 @@ class Sample {
     return std::string(out.view());
   }
   // The text after the place.
-  std::string values(TextOptions options = {}) const {
+  std::string values(Options options = {}) const {
     const std::string all = line(options);
     const std::size_t place = all.find("41)");
     return place == std::string::npos || all.back() != '\n' ? all : all.substr(place + 3, all.size() - place - 4);
@@ -103,7 +103,7 @@ class Sample {
 };
 
 std::string line_of(std::uint32_t tid, std::string_view comm, std::uint16_t cpu, std::uint64_t ns,
-                    TextOptions options = {}) {
+                    Options options = {}) {
   const Sample sample;
   TextFormatter formatter(std::span(&sample.layout, 1), options);
   Buffer out;

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+#include "engine/output/formats.h"
+
+#include <algorithm>
+#include <array>
+
+#include "engine/output/csv.h"
+#include "engine/output/json.h"
+#include "engine/output/text.h"
+
+namespace uprobe::format {
+
+namespace {
+
+template <class T>
+std::unique_ptr<Formatter> make(const Options& options) {
+  return std::make_unique<T>(options);
+}
+
+std::unique_ptr<Formatter> make_text(const Options& options) {
+  return std::make_unique<TextFormatter>(std::span<const program::EventLayout>(), options);
+}
+
+constexpr std::array kFormats = {
+    Format{.name = "text", .make = make_text, .takes_text = true},
+    Format{.name = "json", .make = make<JsonFormatter>, .tells_losses = true},
+    Format{.name = "csv", .make = make<CsvFormatter>, .has_fixed_fields = true},
+};
+
+}  // namespace
+
+std::span<const Format> formats() { return kFormats; }
+
+const Format* format_called(std::string_view name) {
+  const auto* const found =
+      std::find_if(kFormats.begin(), kFormats.end(), [&](const Format& format) { return format.name == name; });
+  return found == kFormats.end() ? nullptr : found;
+}
+
+std::string format_names() {
+  std::string names;
+  for (const Format& format : kFormats) names.append(names.empty() ? "" : ", ").append(format.name);
+  return names;
+}
+
+}  // namespace uprobe::format

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+// The table of output formats. A new one is a file of its own, its line here, and its test.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "engine/output/formatter.h"
+
+namespace uprobe::format {
+
+struct Format {
+  std::string_view name;
+  std::unique_ptr<Formatter> (*make)(const Options& options);
+  bool takes_text = false;        // lines of text can be put between and after the records
+  bool has_fixed_fields = false;  // an event that is added later can have no other fields
+  bool tells_losses = false;
+};
+
+std::span<const Format> formats();
+// Null: there is none of that name.
+const Format* format_called(std::string_view name);
+// "text, json, csv"
+std::string format_names();
+
+}  // namespace uprobe::format

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+// JSON lines: an object a line for each record, and one for each event that has lost hits (docs/output.md has the schema).
+//
+//   {"time":12.345678901,"cpu":0,"pid":1,"tid":1,"comm":"zsh","group":"uprobes","event":"f","address":"0x401136",
+//    "args":{"name":"a","k":3,"v":[1,-2,3]}}
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "engine/output/formatter.h"
+#include "engine/output/values.h"
+
+namespace uprobe::format {
+
+class JsonFormatter final : public Formatter {
+ public:
+  explicit JsonFormatter(const Options& options) : options_(options) {}
+
+  void add(const program::EventLayout& layout) override;
+  void append(const trace::EventRecord& record, std::string_view comm, Buffer& out) override;
+  void end(std::span<const Total> totals, Buffer& out) override;
+
+ private:
+  // Text that is the same in each line.
+  struct Event : KnownEvent {
+    using KnownEvent::KnownEvent;
+    std::string names;                // ,"group":"uprobes","event":"f","address":"
+    std::vector<std::string> fields;  // "name":
+  };
+
+  void add_place(const Event& event, const Values& values, const trace::EventRecord& record, Buffer& out) const;
+  void add_arguments(const Event& event, Values& values, const trace::EventRecord& record, Buffer& out);
+  void add_field(const program::Field& field, Values& values, const trace::EventRecord& record, Buffer& out);
+  void add_value(const program::Field& field, const Value& value, const trace::EventRecord& record, Buffer& out);
+  void add_stack(const trace::EventRecord& record, Buffer& out) const;
+  static void add_names(std::string_view key, const std::vector<std::string_view>& names, Buffer& out);
+
+  const Options options_;
+  std::vector<Event> events_;
+  std::vector<std::uint8_t> padded_;
+  std::vector<std::string_view> cut_, escaped_;  // fields of the record at hand
+};
+
+}  // namespace uprobe::format

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+#include "engine/output/values.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+#include "engine/output/digits.h"
+#include "engine/shared/session_area.h"
+
+namespace uprobe::format {
+
+namespace {
+
+using Layout = program::EventLayout;
+
+// Of the words after the head of a payload (engine/program/layout.h).
+constexpr std::uint32_t kAddress = 8, kReturnAddress = 16;
+constexpr std::size_t kMostName = 200;  // limits the length of a line
+
+template <class T>
+T loaded(const std::uint8_t* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+std::uint64_t number_at(const std::uint8_t* at, std::uint8_t size) {
+  if (size == 8) return loaded<std::uint64_t>(at);
+  if (size == 4) return loaded<std::uint32_t>(at);
+  if (size == 2) return loaded<std::uint16_t>(at);
+  return *at;
+}
+
+std::uint64_t signed_number_at(const std::uint8_t* at, std::uint8_t size) {
+  if (size == 4) return static_cast<std::uint64_t>(std::int64_t{loaded<std::int32_t>(at)});
+  if (size == 2) return static_cast<std::uint64_t>(std::int64_t{loaded<std::int16_t>(at)});
+  if (size == 1) return static_cast<std::uint64_t>(std::int64_t{loaded<std::int8_t>(at)});
+  return loaded<std::uint64_t>(at);
+}
+
+Value floating_at(const std::uint8_t* at, std::uint8_t size) {
+  return {.kind = Value::Kind::floating,
+          .is_single = size == 4,
+          .floating = size == 4 ? static_cast<double>(loaded<float>(at)) : loaded<double>(at)};
+}
+
+Value text_value(std::string_view text) { return {.kind = Value::Kind::text, .text = text}; }
+
+}  // namespace
+
+KnownEvent::KnownEvent(const Layout& of) : layout(of), needed(of.is_return ? kReturnAddress + 8 : kAddress + 8) {
+  if (layout.style == program::Style::function) needed += 8;
+  for (const program::Field& field : layout.fields)
+    needed = std::max(needed, field.offset + field.size * std::max<std::uint32_t>(field.count, 1));
+}
+
+std::uint32_t elements_of(const program::Field& field) {
+  return field.is_text ? 1 : std::max<std::uint32_t>(field.count, 1);
+}
+
+Values::Values(const KnownEvent& event, const trace::EventRecord& record, const Options& options,
+               std::vector<std::uint8_t>& padded)
+    : event_(event), record_(record), options_(options), bytes_(record.payload) {
+  if (bytes_.size() < event.needed) {
+    padded.assign(event.needed, 0);
+    std::copy(bytes_.begin(), bytes_.end(), padded.begin());
+    bytes_ = padded;
+  }
+  string_budget_ = bytes_.size();
+}
+
+std::uint64_t Values::address() const { return loaded<std::uint64_t>(bytes_.data() + kAddress); }
+std::uint64_t Values::return_address() const { return loaded<std::uint64_t>(bytes_.data() + kReturnAddress); }
+std::uint64_t Values::caller() const {
+  return loaded<std::uint64_t>(bytes_.data() + kReturnAddress + (event_.layout.is_return ? 8 : 0));
+}
+
+Value Values::at(const program::Field& field, std::uint32_t element) {
+  using program::Kind;
+  if (field.of_entry && (record_.flags & shared::kRecordNoEntry) != 0) return {.kind = Value::Kind::missing};
+  const std::uint8_t* value = bytes_.data() + field.offset + field.size * element;
+  const auto* text = reinterpret_cast<const char*>(value);
+  if (field.is_text) return text_value({text, ::strnlen(text, std::max<std::uint32_t>(field.count, 1))});
+  switch (field.kind) {
+    case Kind::unsigned_decimal:
+      return {.kind = Value::Kind::unsigned_decimal, .number = number_at(value, field.size)};
+    case Kind::signed_decimal:
+      return {.kind = Value::Kind::signed_decimal, .number = signed_number_at(value, field.size)};
+    case Kind::hex:
+      return {.kind = Value::Kind::hex, .number = number_at(value, field.size)};
+    case Kind::symbol:
+      return {.kind = Value::Kind::symbol, .number = number_at(value, field.size)};
+    case Kind::character:
+      return text_value({text, 1});
+    case Kind::string:
+      return string_at(value);
+    case Kind::floating:
+      return floating_at(value, field.size);
+  }
+  return {};
+}
+
+// A locator outside the dynamic data of this payload is a fault.
+Value Values::string_at(const std::uint8_t* locator) {
+  const auto value = loaded<std::uint32_t>(locator);
+  const std::uint32_t length = value >> 16;
+  if (length > string_budget_) return {};
+  string_budget_ -= length;
+  const auto size = static_cast<std::uint32_t>(bytes_.size());
+  const shared::StringData data = shared::string_in(bytes_.data(), size, event_.needed, value);
+  if (data.at == nullptr) return {};
+  Value found = text_value({reinterpret_cast<const char*>(data.at), std::min(data.size, options_.string_limit)});
+  found.is_cut = data.is_cut || found.text.size() < data.size;
+  return found;
+}
+
+void add_number(Buffer& out, const Value& value) {
+  char* at = out.room(kNumberBytes);
+  switch (value.kind) {
+    case Value::Kind::signed_decimal:
+      return out.end_at(put_signed(at, static_cast<std::int64_t>(value.number)));
+    case Value::Kind::hex:
+      *at++ = '0';
+      *at++ = 'x';
+      return out.end_at(put_hex(at, value.number));
+    case Value::Kind::floating:
+      return out.end_at(value.is_single ? std::to_chars(at, at + kNumberBytes, static_cast<float>(value.floating)).ptr
+                                        : std::to_chars(at, at + kNumberBytes, value.floating).ptr);
+    default:
+      return out.end_at(put_decimal(at, value.number));
+  }
+}
+
+void add_symbol(Buffer& out, Symbols* symbols, const trace::EventRecord& record, std::uint64_t address) {
+  const NamedAddress found = symbols == nullptr ? NamedAddress{} : symbols->name_of(record, address);
+  if (found.name.empty()) return add_number(out, {.kind = Value::Kind::hex, .number = address});
+  out.add(found.name.substr(0, kMostName));
+  out.add("+");
+  add_number(out, {.kind = Value::Kind::hex, .number = found.distance});
+}
+
+void add_time(Buffer& out, std::uint64_t ns) {
+  constexpr std::uint64_t kSecond = 1'000'000'000;
+  char* at = put_decimal(out.room(kNumberBytes), ns / kSecond);
+  const auto rest = static_cast<std::uint32_t>(ns % kSecond);
+  *at++ = '.';
+  at = put_six(at, rest / 1000);
+  std::uint32_t last = rest % 1000;
+  for (int i = 2; i >= 0; --i, last /= 10) at[i] = static_cast<char>('0' + last % 10);
+  out.end_at(at + 3);
+}
+
+}  // namespace uprobe::format

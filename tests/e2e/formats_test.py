@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: MIT
+"""The formats for other tools, each read by such a tool: the same hits with the same values as in the text."""
+import csv
+import json
+import os
+import re
+import subprocess
+
+import harness
+
+SOURCE = r"""
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define KEPT __attribute__((noinline, used))
+KEPT long say(const char *text, long k, unsigned long big, double d) {
+  asm volatile("" :: "r"(text), "r"(k), "r"(big), "x"(d) : "memory");
+  return k;
+}
+KEPT void other(int *list) { asm volatile("" :: "r"(list) : "memory"); }
+void *thread(void *none) { say("thread", 9, 1, 1); return none; }
+int main(int argc, char **argv) {
+  int list[3] = {1, -2, 3};
+  for (int i = 1; i < argc; ++i) say(argv[i], -i, 0xffffffffffffffffUL - i, 0.5 * i);
+  say((const char *)8, 0, 1UL << 53, 1e300);
+  other(list);
+  pthread_t one;
+  pthread_create(&one, 0, thread, 0);
+  pthread_join(one, 0);
+  if (fork() == 0) {
+    say("child", 4, 1, 0);
+    _exit(0);
+  }
+  wait(0);
+}
+"""
+STRINGS = ["plain", "a,b \"c\"\\", "x\ny\x1b[31m", b"\xff\xc3\xa9\\x41", "\u2028\u00e9\U0001f600"]
+SAYS = 'p:say {0}:say text=+0(%di):string k=%si:s64 big=%dx:u64 h=%si first=+0(%di):x8[3]'
+OTHERS = "p:other {0}:other list=+0(%di):s32[3] c=+0(%di):char"
+RETURNS = "r:back {0}:say ret=$retval:s64"
+
+
+class Formats(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        harness.tool()
+        self.program = harness.compiled([harness.need("cc"), "-O1", "-g", self.write("say.c", SOURCE), "-lpthread"], self.path("say"))
+        self.definitions = [text.format(self.program) for text in (SAYS, OTHERS, RETURNS)]
+
+    def trace(self, *options):
+        """The bytes of a trace."""
+        words = harness.tracer("-q", "-o", self.path("trace"), *options)
+        for definition in self.definitions:
+            words += ["-p", definition]
+        seen = harness.run([*words, "--", self.program, *STRINGS])
+        self.assertEqual((seen.returncode, seen.stderr), (0, b""))
+        with open(self.path("trace"), "rb") as file:
+            return file.read()
+
+    def text(self, *options):
+        return harness.parse_trace(self.trace(*options).decode())
+
+    def values_of_text(self, hit):
+        """(event, {name: text of the value})"""
+        return hit.event, dict(re.findall(r' (\w+)=("(?:.*)"(?= k=)|\{[^}]*\}|\S+)', " " + hit.arguments))
+
+    def json(self, *options):
+        return [json.loads(line) for line in self.trace("--format=json", *options).decode().splitlines()]
+
+
+class Json(Formats):
+    def test_hit_for_hit_the_text(self):
+        text, objects = self.text(), self.json()
+        self.assertEqual([one["event"] for one in objects], [hit.event for hit in text])
+        for hit, one in zip(text, objects):
+            event, values = self.values_of_text(hit)
+            self.assertEqual(list(one["args"]), list(values), event)
+            for name, value in values.items():
+                self.check_value(value, one["args"][name])
+
+    def check_value(self, text, value):
+        if text == "(fault)":
+            self.assertIsNone(value)
+        elif text.startswith("{"):
+            self.assertEqual([int(one, 0) for one in text[1:-1].split(",")], value)
+        elif text.startswith(("'", '"')):
+            self.assertIsInstance(value, str)
+        else:
+            unsigned = int(value) % 2 ** 64 if text.startswith("0x") else int(value)
+            self.assertEqual(int(text, 0), unsigned)
+            self.assertEqual(isinstance(value, str), abs(int(value)) > 2 ** 53)
+
+    def test_strings_are_those_of_the_program(self):
+        said = [one for one in self.json() if one["event"] == "say"]
+        for given, one in zip(STRINGS, said):
+            text = one["args"]["text"]
+            if "escaped" in one:
+                self.assertEqual(one["escaped"], ["text"])
+                text = re.sub(rb"\\(?:\\|x([0-9a-f]{2}))", lambda m: bytes.fromhex(m[1].decode()) if m[1] else b"\\", text.encode())
+            self.assertEqual(text, given)
+
+    def test_no_byte_forges_a_line(self):
+        trace = self.trace("--format=json")
+        self.assertNotRegex(trace, rb"[\x00-\x09\x0b-\x1f\x7f]")
+        self.assertEqual(len(trace.decode().splitlines()), trace.count(b"\n"))
+
+    def test_threads_and_processes(self):
+        objects = self.json("--until=last")
+        main, thread, child = objects[0], *(one for one in objects if one["args"].get("text") in ("thread", "child"))
+        self.assertEqual(main["pid"], main["tid"])
+        self.assertEqual(thread["pid"], main["pid"])
+        self.assertNotEqual(thread["tid"], main["tid"])
+        self.assertEqual(child["pid"], child["tid"])
+        self.assertNotEqual(child["pid"], main["pid"])
+        times = [one["time"] for one in objects]
+        self.assertEqual(times, sorted(times))
+
+    def test_stacks_and_cut_strings(self):
+        objects = self.json("-s", "3")
+        self.assertEqual((objects[0]["args"]["text"], objects[0]["cut"]), ("pla", ["text"]))
+        self.definitions = [self.definitions[0]]
+        words = harness.tracer("-q", "-o", "-", "--format=json", "-p", self.definitions[0], "--trigger=stacktrace", "--", self.program, "x")
+        frames = json.loads(harness.run(words).stdout.splitlines()[0])["stack"]
+        self.assertRegex(frames[0], r"^say\+0x0/0x")
+        self.assertRegex(frames[1], r"^main\+0x")
+
+    def test_the_schema(self):
+        try:
+            import jsonschema  # pylint: disable=import-outside-toplevel
+        except ImportError:
+            self.skipTest("jsonschema is not installed")
+        with open(os.path.join(harness.Options.source, "docs/output.schema.json"), encoding="utf-8") as file:
+            schema = json.load(file)
+        lines = [*self.json(), {"type": "lost", "name": "uprobes/f", "hits": 1, "returns": 0}]
+        for line in lines:
+            jsonschema.validate(line, schema)
+        with self.assertRaises(jsonschema.ValidationError):
+            jsonschema.validate({**lines[0], "cpu": "x"}, schema)
+
+    def test_jq_reads_it(self):
+        self.trace("--format=json")
+        jq = harness.need("jq")
+        names = subprocess.check_output([jq, "-r", 'select(.event == "say") | .args.text', self.path("trace")], text=True)
+        self.assertEqual(names.split("\n")[:1], ["plain"])
+        count = subprocess.check_output([jq, "-s", "length", self.path("trace")], text=True)
+        self.assertEqual(int(count), len(self.text()))
+
+
+class Csv(Formats):
+    def test_hit_for_hit_the_text(self):
+        text = self.text()
+        rows = list(csv.DictReader(self.trace("--format=csv").decode().splitlines(keepends=True)))
+        self.assertEqual([row["event"] for row in rows], [hit.event for hit in text])
+        self.assertEqual(list(rows[0]), "time,cpu,pid,tid,comm,event,text,k,big,h,first,list,c,ret".split(","))
+        for hit, row in zip(text, rows):
+            event, values = self.values_of_text(hit)
+            for name in list(row)[6:]:
+                shown = values.get(name, "")
+                self.assertEqual(row[name], shown[1:-1] if shown[:1] in ("'", '"') else shown, event)
+
+    def test_one_line_a_hit(self):
+        trace = self.trace("--format=csv", "--no-header")
+        self.assertEqual(len(trace.decode().splitlines()), len(self.text()))
+        self.assertNotRegex(trace, rb"[\x00-\x09\x0b-\x1f\x7f]")
+        raw = self.trace("--format=csv", "--raw-strings").decode("latin-1")
+        self.assertIn("x\ny\x1b[31m", [row["text"] for row in csv.DictReader(raw.splitlines(keepends=True))])
+
+    def test_events_that_are_added_later_have_the_same_columns(self):
+        loop = self.write("loop.c", "#include <unistd.h>\n__attribute__((noinline)) void turn(long k) { asm volatile(\"\" :: \"r\"(k)); }\n"
+                          "int main(int c, char **v) { while (access(v[1], 0)) { turn(3); usleep(1000); } }\n")
+        program = harness.compiled([harness.need("cc"), "-O1", loop], self.path("loop"))
+        words = harness.tracer("--format=csv", "-o", self.path("trace"), "--session=columns", "-p", f"p:a {program}:turn k=%di")
+        process = subprocess.Popen([*words, "--", program, self.path("end")], stderr=subprocess.DEVNULL, start_new_session=True)
+        self.addCleanup(harness.stop_group, process)
+        harness.wait_until(lambda: os.path.exists(self.path("trace")) and os.path.getsize(self.path("trace")) > 60, "a hit")
+        control = [harness.tool(), f"--control={process.pid}"]
+        seen = harness.run([*control, "-p", f"p:b {program}:turn other=%di"])
+        self.assertEqual(seen.returncode, 125)
+        self.assertIn(b"fixed set of columns, and none is named 'other'", seen.stderr)
+        self.assertEqual(harness.run([*control, "-p", f"p:b {program}:turn k=%di"]).returncode, 0)
+        size = os.path.getsize(self.path("trace"))
+        harness.wait_until(lambda: os.path.getsize(self.path("trace")) > size + 200, "hits of both")
+        self.write("end", "")
+        process.wait(harness.TIMEOUT)
+        with open(self.path("trace"), encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual({row["event"] for row in rows}, {"a", "b"})
+        self.assertEqual({row["k"] for row in rows}, {"0x3"})
+
+
+class Words(harness.TestCase):
+    def test_an_unknown_format_is_answered_by_the_list(self):
+        seen = harness.run([harness.tool(), "--format=xml", "-p", "malloc", "true"])
+        self.assertEqual(seen.returncode, 125)
+        self.assertRegex(seen.stderr, rb"^uprobe-run: --format: 'xml' is not one of text, json, csv")
+
+
+if __name__ == "__main__":
+    harness.main()
