@@ -80,7 +80,7 @@ u64 inherit_stack(ProcessBlock& block) {
 
 // Private and writable memory counts for RLIMIT_DATA, which belongs to the program's own threads and heap; a stack does not (Linux:
 // is_data_mapping, is_stack_mapping). MAP_GROWSDOWN makes it one. It must never grow, or a wild pointer of the program would find
-// memory: the page in front of it may not be accessed.
+// memory: the page before it may not be accessed.
 u64 new_stack() {
   constexpr u64 kNone = 0, kReadWrite = 3, kPrivateAnonymousNoreserve = 0x4022, kStackInPlace = 0x110;
   const long room = system_call(kSysMmap, 0, kGuardBytes + kStackBytes, kNone, kPrivateAnonymousNoreserve, ~u64{0}, 0);

@@ -191,12 +191,8 @@ Status Barring::run() {
   return next_step();
 }
 
-// The cached mappings stay valid.
 Status Barring::next_step() {
-  const auto* mappings = state_.known.mappings(block_.stamp());
-  const std::vector<KnownMapping> kept = mappings != nullptr ? *mappings : std::vector<KnownMapping>();
-  RETURN_IF_ERROR(block_.renew(target_));
-  if (mappings != nullptr) state_.known.keep_mappings(block_.stamp(), kept);
+  RETURN_IF_ERROR(state_.known.renew(target_, block_));
   BarredCode* const known = known_abort(block_.head(), place_.abort, *code_);
   if (known == nullptr) return take_from(BarredStep::sequence);
   if (known->late == 0) return take_from(static_cast<BarredStep>(known->step));

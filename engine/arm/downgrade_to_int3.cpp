@@ -97,10 +97,7 @@ Status take_jumps(ArmState& state, target::Target& target, Addr at, const Change
   std::vector<std::uint32_t> jumps = block->points_in(range.begin, range.end);
   std::erase_if(jumps, [&](std::uint32_t i) { return !can_be_breakpoint(block->points()[i]); });
   if (jumps.empty()) return ok();
-  const auto* mappings = state.known.mappings(block->stamp());
-  const std::vector<KnownMapping> kept = mappings != nullptr ? *mappings : std::vector<KnownMapping>();
-  RETURN_IF_ERROR(block->renew(target));
-  if (mappings != nullptr) state.known.keep_mappings(block->stamp(), kept);
+  RETURN_IF_ERROR(state.known.renew(target, *block));
   RETURN_IF_ERROR(make_breakpoints(target, *block, range, jumps));
   state.known.keep(block.take());
   return ok();

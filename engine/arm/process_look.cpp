@@ -115,10 +115,9 @@ Status ProcessLook::retire(std::uint32_t index) {
 }
 
 std::vector<KnownMapping> ProcessLook::all_known() const {
-  std::map<Addr, KnownMapping> by_address = looked_at_;
-  for (const KnownMapping& known : untouched_) by_address[known.begin] = known;
-  std::vector<KnownMapping> all;
-  for (const auto& [begin, known] : by_address) all.push_back(known);
+  std::vector<KnownMapping> all = untouched_;
+  for (const auto& [begin, known] : looked_at_) all.push_back(known);
+  std::ranges::sort(all, {}, &KnownMapping::begin);
   return all;
 }
 

@@ -15,13 +15,12 @@ namespace uprobe::control {
 
 // Whether the agent may get into a held process, and what it may do there afterwards.
 struct FilterVerdict {
-  std::string
-      forbidden;  // a call that the agent has to do without, so that it stays quiet (kBlockFiltered); empty: none
+  std::string forbidden;   // a call that the agent does without, so that it stays quiet (kBlockFiltered); empty: none
   bool is_logged = false;  // the filters log the agent's calls
 };
 
-// Code::refused: the process has filters that cannot be judged, or that do not even allow what the agent does in the program's stead; no call
-// will be made in it. `trusts`: the user has said that filters that cannot be read allow all calls.
+// Code::refused: the process has filters that cannot be judged, or that do not even allow what the agent does in the program's
+// stead; no call will be made in it. `trusts`: the user has said that filters that cannot be read allow all calls.
 Result<FilterVerdict> judge_filters(target::StoppedProcess& process, bool trusts);
 // What the user should know; empty: nothing.
 std::string describe(pid_t pid, const FilterVerdict& verdict);

@@ -13,7 +13,7 @@ namespace uprobe::plan {
 // By number, as shared::Reg has them.
 using RegisterSet = std::uint32_t;
 
-// The exit, or where a jump fits in front of it: at an instruction after which control can only go on to the return, past
+// The exit, or where a jump fits before it: at an instruction after which control can only go on to the return, past
 // others that move nothing but the stack pointer and registers that are not in `wanted`. `lead` is set then.
 Exit place_for(const FileFlow& flow, const Exit& exit, RegisterSet wanted);
 

@@ -2,6 +2,7 @@
 #include "engine/process/block_cache.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace uprobe::control {
@@ -38,6 +39,15 @@ void BlockCache::keep_mappings(std::uint64_t stamp, std::vector<KnownMapping> ma
   std::erase_if(mappings_, [stamp](const Mappings& m) { return m.stamp == stamp; });
   mappings_.push_front({stamp, std::move(mappings)});
   if (mappings_.size() > kMappings) mappings_.pop_back();
+}
+
+Status BlockCache::renew(target::Target& target, Block& block) {
+  const auto* known = mappings(block.stamp());
+  std::optional<std::vector<KnownMapping>> kept;
+  if (known != nullptr) kept = *known;
+  RETURN_IF_ERROR(block.renew(target));
+  if (kept) keep_mappings(block.stamp(), std::move(*kept));
+  return ok();
 }
 
 }  // namespace uprobe::control

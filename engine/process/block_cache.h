@@ -38,6 +38,8 @@ class BlockCache {
   // By address; null: no mappings are cached for this stamp. Valid until the next keep_mappings().
   const std::vector<KnownMapping>* mappings(std::uint64_t stamp) const;
   void keep_mappings(std::uint64_t stamp, std::vector<KnownMapping> mappings);
+  // Call before a change of the block that leaves the cached mappings valid: they go with its new stamp.
+  Status renew(target::Target& target, Block& block);
 
  private:
   struct Mappings {

@@ -58,9 +58,9 @@ class MailService {
     return work();
   }
   // In alone(): takes a running process into the session, as attach_agent does; on failure the process is as it was. When all
-  // of its threads are stopped, `is_wanted` is asked whether it is the intended process; Retry::soon if not. `trusts_filters`: as for judge_filters(). The calling thread
-  // traces the process, and after some failures the kernel releases the process only when that thread ends: end it after this
-  // call.
+  // of its threads are stopped, `is_wanted` is asked whether it is the intended process; Retry::soon if not. `trusts_filters`: as
+  // for judge_filters(). The calling thread traces the process, and after some failures the kernel releases the process only when
+  // that thread ends: end it after this call.
   Status take_in(pid_t pid, bool trusts_filters, const std::function<bool()>& is_wanted);
   LiveChanges changes() const { return {area_, armer_, probes_, blocks_.all()}; }
 

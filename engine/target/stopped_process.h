@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A running process whose threads are all stopped by ptrace, each wherever it was. It goes on as if nobody had been there:
+// A running process whose threads are all stopped by ptrace, each wherever it was. It goes on as if the tool had not been there:
 // waits go on waiting, stopped processes stay stopped. It survives the death of its tracer at any moment (`arch/code/remote_call.h`).
 #pragma once
 

@@ -241,6 +241,14 @@ void forget_x87_addresses(std::vector<std::uint8_t>& xsave) {
   std::fill(xsave.begin() + kAddresses, xsave.begin() + kAfterAddresses, std::uint8_t{0});
 }
 
+// An instruction without an operand in memory leaves the operand's address as it was: on AMD's processors, as said above, that
+// may be another process's even where the instruction itself raises the exception.
+void forget_x87_operand(std::vector<std::uint8_t>& xsave) {
+  constexpr std::size_t kOperand = 16, kAfterOperand = 24;
+  if (!__builtin_cpu_is("amd")) return;
+  std::fill(xsave.begin() + kOperand, xsave.begin() + kAfterOperand, std::uint8_t{0});
+}
+
 std::string compare_registers(const Registers& a, const Registers& b) {
   static constexpr const char* kNames[] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
                                            "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15"};
@@ -445,8 +453,10 @@ Comparison Machine::compare(Bytes insn, Scene scene, Random& random, unsigned lo
   if (const unsigned pushed = translate(displaced, *copy, to); pushed != 0)
     take_below_stack(displaced, result.native, pushed);
   translate_x87_address(displaced, from_, to);
-  if (decode_fully(aimed_, Addr{from_})->flow == Flow::call)
-    take_below_red_zone(displaced, result.native, context_.in.gpr[4]);
+  const Decoded decoded = *decode_fully(aimed_, Addr{from_});
+  if (!decoded.has_memory)
+    for (Outcome* outcome : {&result.native, &displaced}) forget_x87_operand(outcome->xsave);
+  if (decoded.flow == Flow::call) take_below_red_zone(displaced, result.native, context_.in.gpr[4]);
   for (unsigned i = 0; i < 16; ++i)
     if ((loose >> i & 1) != 0) displaced.registers.gpr[i] = result.native.registers.gpr[i];
   result.difference = compare_outcomes(result.native, displaced);

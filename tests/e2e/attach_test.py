@@ -14,10 +14,9 @@ import time
 import unittest
 
 import harness
-from harness import fixture, tool, tracer, wait_until
+from harness import UNPRIVILEGED, fixture, tool, tracer, wait_until
 from process_state import checksum_of_text, footprint, mappings, read, same_threads, signals_of, state_of
 
-UNPRIVILEGED = 65534
 
 class AttachCase(harness.TestCase):
     def start(self, *command, **more):

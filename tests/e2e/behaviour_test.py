@@ -306,14 +306,9 @@ class Endings(Behaviour):
         if os.geteuid() != 0:
             self.skipTest("this is an ordinary user already")
         os.chmod(self.folder, 0o777)
-
-        def drop():
-            os.setgroups([])
-            os.setgid(65534)
-            os.setuid(65534)
         try:
             seen = harness.run([harness.tool(), "-o", self.path("trace"), "-p", self.numbers, "--",
-                                self.subject, "exit", "4"], before_exec=drop)
+                                self.subject, "exit", "4"], before_exec=harness.become)
         except (PermissionError, subprocess.SubprocessError) as error:
             self.skipTest(f"the build folder is not open to others: {error}")
         self.assertEqual(seen.returncode, 4, seen.stderr)

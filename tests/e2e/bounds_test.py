@@ -7,9 +7,9 @@ import tempfile
 import time
 
 import harness
+from harness import UNPRIVILEGED
 
 MOST_MEMORY = 300 << 20
-UNPRIVILEGED = 65534
 CALL = b"\xb8\x0d\x00\x00\x00\x0f\x05"  # rt_sigaction: a file with this in its code is read as a whole
 PROBE = "/lib/x86_64-linux-gnu/libc.so.6:getppid"
 # Maps a file as code; goes on only when that has been looked at. Then a hit.

@@ -10,8 +10,7 @@ import time
 import unittest
 
 import harness
-from attach_test import UNPRIVILEGED
-from harness import fixture, tool, tracer, wait_until
+from harness import UNPRIVILEGED, fixture, tool, tracer, wait_until
 from process_state import read
 from tracers_test import BusyCase, TracersCase
 

@@ -16,9 +16,7 @@ SYS_PTRACE = 101
 
 
 def become_unprivileged():
-    os.setgroups([])
-    os.setresgid(UNPRIVILEGED, UNPRIVILEGED, UNPRIVILEGED)
-    os.setresuid(UNPRIVILEGED, UNPRIVILEGED, UNPRIVILEGED)
+    harness.become(UNPRIVILEGED)
 
 
 def drop_ptrace():

@@ -30,12 +30,20 @@ def some_of(number):
 
 
 TIMEOUT = 60  # seconds until a command counts as hanging
+UNPRIVILEGED = 65534  # a user and a group
 ADDR_NO_RANDOMIZE = 0x0040000
 
 # "   task name-123   [001] DBZff  1370.652542: event: (0x55d0) a=1"; the task name may hold anything
 RECORD = re.compile(r" *(?P<task>.{1,16})-(?P<tid>\d+) +\[(?P<cpu>\d+)\] (?P<flags>.{5}) +(?P<time>\d+\.\d{6}): "
                     r"(?P<event>[^:\s]+): (?P<rest>\(0x[0-9a-f]+(?: <- 0x[0-9a-f]+)?\).*)")
 EVENT = re.compile(r"^ *.{1,16}-\d+ +\[\d+\] .{5} +\d+\.\d{6}: ([^:\s]+): \(0x[0-9a-f]", re.MULTILINE)
+
+
+def become(user=UNPRIVILEGED):
+    """In a child of root before exec: it is the user from now on, in the group of the same number."""
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
 
 
 @dataclass

@@ -315,7 +315,7 @@ class Door(Live):
                     "try: s.sendall(bytes([1,0,0,0, 6,0,0,0, 0,0,0,0, 0,0,0,0])), s.shutdown(1)\n"
                     "except OSError: pass\nsys.stdout.buffer.write(s.recv(4096))")
         seen = harness.run(["python3", "-c", stranger, os.path.join(folder, "it")],
-                           before_exec=lambda: (os.setgroups([]), os.setgid(65534), os.setuid(65534)))
+                           before_exec=harness.become)
         self.assertIn(b"another user's", seen.stdout, seen.stderr)
         for path in (folder, self.runtime.name):
             os.chmod(path, 0o700)

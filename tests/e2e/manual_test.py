@@ -55,23 +55,21 @@ class Pages(harness.TestCase):
         self.assertIn("125 when uprobe-run itself fails", text)
         self.assertIn("UPROBE_PROBES_FILE", text)
 
-    def test_the_rows_of_the_guide_are_in_definitions(self):
+    def check_source(self, page, path, pattern, least):
+        """All that the pattern finds in the file is in the page."""
         harness.need("groff")
-        text = self.shown("uprobe-definitions.5")
-        with open(os.path.join(harness.Options.source, "docs/guide.md"), encoding="utf-8") as file:
-            rows = re.findall(r"^\| `([^`]+)`", file.read(), re.M)
-        self.assertGreater(len(rows), 20)
-        for row in rows:
-            self.assertIn(row, text)
+        text = self.shown(page)
+        with open(os.path.join(harness.Options.source, path), encoding="utf-8") as file:
+            found = re.findall(pattern, file.read(), re.M)
+        self.assertGreater(len(found), least)
+        for words in found:
+            self.assertIn(words, text)
+
+    def test_the_rows_of_the_guide_are_in_definitions(self):
+        self.check_source("uprobe-definitions.5", "docs/guide.md", r"^\| `([^`]+)`", 20)
 
     def test_each_function_of_the_header_is_in_session(self):
-        harness.need("groff")
-        text = self.shown("uprobe-session.3")
-        with open(os.path.join(harness.Options.source, "library/uprobe/session.h"), encoding="utf-8") as file:
-            names = re.findall(r"^  (?:static )?\S+(?: \S+)? (\w+\(.*\)).*;", file.read(), re.M)
-        self.assertGreater(len(names), 10)
-        for name in names:
-            self.assertIn(name, text)
+        self.check_source("uprobe-session.3", "library/uprobe/session.h", r"^  (?:static )?\S+(?: \S+)? (\w+\(.*\)).*;", 10)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,8 @@ import time
 import unittest
 
 import harness
-from harness import fixture, tracer, wait_until
+from harness import UNPRIVILEGED, fixture, tracer, wait_until
 
-UNPRIVILEGED = 65534
 ATTACHED = re.compile(rb"uprobe-run: attached to process (\d+) \((.*)\)\n")
 
 

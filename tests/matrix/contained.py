@@ -2,20 +2,24 @@
 """contained.c, running in a surrounding of surround.c."""
 import os
 import subprocess
+import unittest
 
 import harness
-
-NOBODY = 65534
-
-
-def become_nobody():
-    os.setgroups([])
-    os.setresgid(NOBODY, NOBODY, NOBODY)
-    os.setresuid(NOBODY, NOBODY, NOBODY)
 
 
 def built(name):
     return os.path.join(harness.Options.fixtures, name)
+
+
+@unittest.skipIf(os.geteuid() != 0, "needs root")
+class SurroundedCase(harness.TestCase):
+    """A test of processes in surroundings, with a folder that all users may enter."""
+
+    def setUp(self):
+        super().setUp()
+        if not os.path.exists(built("surround")):
+            self.skipTest("a static C library is not installed")
+        os.chmod(self.folder, 0o755)
 
 
 class Contained:

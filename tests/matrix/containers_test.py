@@ -10,8 +10,8 @@ import subprocess
 import unittest
 
 import harness
-from contained import NOBODY, Contained, built
-from harness import tool
+from contained import Contained, SurroundedCase, built
+from harness import UNPRIVILEGED, tool
 from process_state import read
 
 NAMESPACES = ("user-namespace", "namespaces", "mounts", "processes")
@@ -29,13 +29,9 @@ echo "tool $code app $?" >&2
 """
 
 
-@unittest.skipIf(os.geteuid() != 0, "needs root")
-class ContainersCase(harness.TestCase):
+class ContainersCase(SurroundedCase):
     def setUp(self):
         super().setUp()
-        if not os.path.exists(built("surround")):
-            self.skipTest("a static C library is not installed")
-        os.chmod(self.folder, 0o755)
         self.containers = 0
         self.fill_root()
 
@@ -159,7 +155,7 @@ class FromOutside(ContainersCase):
                 target.end_well()
 
     def test_of_another_user(self):
-        target = self.contained("filter=runtime-kill", before=[f"user={NOBODY}"], owner=NOBODY)
+        target = self.contained("filter=runtime-kill", before=[f"user={UNPRIVILEGED}"], owner=UNPRIVILEGED)
         self.attach(self.outside, target)
         self.attach_to_libc(self.outside, target, "-r", "getcwd")
         target.end_well()

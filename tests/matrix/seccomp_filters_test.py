@@ -8,7 +8,7 @@ import subprocess
 import unittest
 
 import harness
-from contained import Contained, become_nobody, built
+from contained import Contained, SurroundedCase, built
 from harness import tool, wait_until
 from process_state import read
 
@@ -17,13 +17,9 @@ QUIET = {"others": "socketpair", "others-kill": "socketpair", "executable": "mma
          "executable-kill": "mmap of executable memory", "memfd": "memfd_create"}
 
 
-@unittest.skipIf(os.geteuid() != 0, "needs root")
-class FiltersCase(harness.TestCase):
+class FiltersCase(SurroundedCase):
     def setUp(self):
         super().setUp()
-        if not os.path.exists(built("surround")):
-            self.skipTest("a static C library is not installed")
-        os.chmod(self.folder, 0o755)
         for name in ("contained", "late", "late.so"):
             shutil.copy(built(name), self.folder)
         self.tool = self.path("uprobe-run")
@@ -164,7 +160,7 @@ class Unread(FiltersCase):
 
     def test_another_filter(self):
         for name in ("container", "others-kill"):
-            self.refused(self.contained(f"filter={name}", preexec_fn=become_nobody), "--seccomp=trust", before=become_nobody)
+            self.refused(self.contained(f"filter={name}", preexec_fn=harness.become), "--seccomp=trust", before=harness.become)
 
     def test_another_filter_of_as_many(self):
         surround = [built("surround"), "filter=container", "--"]
@@ -172,15 +168,15 @@ class Unread(FiltersCase):
 
     def test_the_users_word(self):
         for name in ("container", "runtime-kill"):
-            target = self.contained(f"filter={name}", preexec_fn=become_nobody)
-            self.attach_well(target.pid, "--seccomp=trust", before=become_nobody)
+            target = self.contained(f"filter={name}", preexec_fn=harness.become)
+            self.attach_well(target.pid, "--seccomp=trust", before=harness.become)
             target.end_well()
 
     def test_a_filter_that_comes_later(self):
         """It is not known: the program gets its text back, and makes no call for the tool."""
-        target = self.contained(preexec_fn=become_nobody)
+        target = self.contained(preexec_fn=harness.become)
         seen = subprocess.Popen(self.words(target.pid, "-v", duration=None), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                preexec_fn=become_nobody, start_new_session=True)
+                                preexec_fn=harness.become, start_new_session=True)
         self.addCleanup(harness.stop_group, seen)
         while seen.stderr.readline() != b"uprobe-run: attached\n":
             self.assertIsNone(seen.poll())

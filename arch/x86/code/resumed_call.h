@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A system call that a stop has cut short, and that goes on. It may have done a part of its work already, or waited for a part of
 // its time: what is left is a call with other arguments, and the program must find its own registers, and the whole result, after it.
-// The thread makes it in this code, which needs nobody's help, and has what it needs on the thread's stack, below the red zone:
+// The thread makes it in this code, which needs no help, and has what it needs on the thread's stack, below the red zone:
 //
 //     call   syscall                        a handler that runs meanwhile ends the call, as it would have ended the program's own
 //     back   pushf

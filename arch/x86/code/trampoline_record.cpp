@@ -9,7 +9,7 @@
 //
 // What a hit adds to `commit` does not depend on where its record is: the next hit needs the sum early.
 //
-// Order: rdtsc does not start before everything in front of it is executed, and on Intel's processors nothing after it is
+// Order: rdtsc does not start before everything that comes earlier is executed, and on Intel's processors nothing after it is
 // issued until it is done. So only what must come first does (the announcement needs the CPU and the ring); the room, the place
 // of the record and the new `commit` are worked out after it, beside the next instructions of the application.
 //
