@@ -29,7 +29,7 @@ def some_of(number):
     return number if LONG else (number + 3) // 4
 
 
-TIMEOUT = 60  # seconds until a command counts as hanging
+TIMEOUT = 180  # seconds until a command counts as hanging: crowded machines are slow
 UNPRIVILEGED = 65534  # a user and a group
 ADDR_NO_RANDOMIZE = 0x0040000
 
