@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/dwarf/debug_info.h"
+#include "engine/elf/file_bytes.h"
 
 namespace uprobe::dwarf {
 
@@ -21,9 +22,17 @@ struct DebugInfo::Handles {
     void operator()(Dwarf* of) const { dwarf_end(of); }
     void operator()(Dwarf_CFI* of) const { dwarf_cfi_end(of); }
   };
-  std::vector<std::uint8_t> debug_bytes;  // of a debug file of its own
-  std::unique_ptr<Elf, End> elf, debug_elf;
-  std::unique_ptr<Dwarf, End> debug;
+  // A file of debug information beside the program's.
+  struct Further {
+    std::string path;
+    elf::FileBytes bytes;
+    std::unique_ptr<Elf, End> elf;
+    std::unique_ptr<Dwarf, End> debug;
+  };
+  std::optional<Further> separate, shared;  // its debug file; what that has in common with others (dwz)
+  std::unique_ptr<Elf, End> elf;
+  std::unique_ptr<Dwarf, End> own;
+  Dwarf* debug = nullptr;                  // its own, or that of `separate`
   std::unique_ptr<Dwarf_CFI, End> frames;  // .eh_frame
   const elf::ElfFile* file = nullptr;
 };

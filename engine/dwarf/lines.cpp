@@ -86,7 +86,7 @@ Result<CodeLine> DebugInfo::declaration_of(const std::string& function) const {
       all.found.emplace(file, line);
     return DWARF_CB_OK;
   };
-  each_unit(handles_->debug.get(), [&](Dwarf_Die& unit) {
+  each_unit(handles_->debug, [&](Dwarf_Die& unit) {
     Dwarf_Die whole = whole_unit(unit);
     dwarf_getfuncs(&whole, look, &wanted, 0);
   });
@@ -101,7 +101,7 @@ Result<CodeLine> DebugInfo::declaration_of(const std::string& function) const {
 
 Result<std::vector<std::uint64_t>> DebugInfo::find_line(const std::string& file, int line,
                                                         const std::string& function) const {
-  Dwarf* debug = handles_->debug.get();
+  Dwarf* debug = handles_->debug;
   std::set<std::string> sources;
   std::map<Dwarf_Off, std::uint64_t> first;  // by function
   int after = -1;
@@ -131,16 +131,16 @@ Result<std::vector<std::uint64_t>> DebugInfo::find_line(const std::string& file,
 }
 
 std::uint64_t DebugInfo::after_prologue(std::uint64_t address) const {
-  const Scopes scopes = scopes_at(handles_->debug.get(), address);
+  const Scopes scopes = scopes_at(handles_->debug, address);
   auto function = function_of(scopes);
   Dwarf_Addr low = 0;
   if (!function || !has_prologue(*function)) return address;
   if (dwarf_lowpc(&*function, &low) != 0 || low != address) return address;
-  return end_of_prologue(handles_->debug.get(), *function);
+  return end_of_prologue(handles_->debug, *function);
 }
 
 std::vector<CodeLine> DebugInfo::lines_of(std::uint64_t address) const {
-  Dwarf* debug = handles_->debug.get();
+  Dwarf* debug = handles_->debug;
   const auto unit = unit_at(debug, address);
   const auto function = function_of(scopes_at(debug, address));
   std::vector<CodeLine> lines;

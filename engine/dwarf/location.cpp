@@ -49,7 +49,7 @@ Result<Location> memory_at(std::uint64_t number, std::uint64_t distance) {
 std::optional<std::pair<std::uint64_t, std::uint64_t>> frame_top(const DebugInfo::Handles& handles,
                                                                  std::uint64_t address) {
   Dwarf_Frame* found = nullptr;
-  Dwarf_CFI* tables[] = {handles.frames.get(), dwarf_getcfi(handles.debug.get())};
+  Dwarf_CFI* tables[] = {handles.frames.get(), dwarf_getcfi(handles.debug)};
   for (Dwarf_CFI* table : tables)
     if (found == nullptr && table != nullptr && dwarf_cfi_addrframe(table, address, &found) != 0) found = nullptr;
   const std::unique_ptr<Dwarf_Frame, decltype(&std::free)> frame(found, &std::free);
@@ -71,7 +71,7 @@ Result<Location> frame_base(const DebugInfo::Handles& handles, const Scopes& sco
     return unknown;
   const auto top = frame_top(handles, address);
   if (ops[0].atom == DW_OP_call_frame_cfa) return top ? memory_at(top->first, top->second) : unknown;
-  if (is_everywhere(attribute) && (!top || top != frame_top(handles, end_of_prologue(handles.debug.get(), *function))))
+  if (is_everywhere(attribute) && (!top || top != frame_top(handles, end_of_prologue(handles.debug, *function))))
     return unknown;
   if (ops[0].atom >= DW_OP_reg0 && ops[0].atom <= DW_OP_reg31) return memory_at(ops[0].atom - DW_OP_reg0, 0);
   const auto known = register_and_distance(ops[0]);

@@ -124,7 +124,7 @@ bool is_too_early(const DebugInfo::Handles& handles, Dwarf_Die variable, const S
   Dwarf_Addr low = 0;
   if (!function || !is_in_frame(variable) || dwarf_lowpc(&*function, &low) != 0 || address < low) return false;
   if (dwarf_tag(&variable) != DW_TAG_formal_parameter && !has_prologue(*function)) return false;
-  return address < end_of_prologue(handles.debug.get(), *function);
+  return address < end_of_prologue(handles.debug, *function);
 }
 
 // The innermost variable of that name. In one block a definition precedes a declaration.
@@ -403,7 +403,7 @@ Status Walker::finish(Argument& argument) {
 }  // namespace
 
 Status DebugInfo::find_variable(std::uint64_t address, Argument& argument) const {
-  const Scopes scopes = scopes_at(handles_->debug.get(), address);
+  const Scopes scopes = scopes_at(handles_->debug, address);
   Walker walker(*handles_, address, argument.variable);
   if (scopes.empty()) return Error{.code = Code::refused, .text = "no variables are known here", .column = 0};
   RETURN_IF_ERROR(walker.start(scopes));
@@ -415,7 +415,7 @@ Status DebugInfo::find_variable(std::uint64_t address, Argument& argument) const
 std::vector<NamedVariable> DebugInfo::variables_at(std::uint64_t address) const {
   std::vector<NamedVariable> variables;
   std::set<std::string> seen;
-  for (const Dwarf_Die& scope : scopes_at(handles_->debug.get(), address)) {
+  for (const Dwarf_Die& scope : scopes_at(handles_->debug, address)) {
     Dwarf_Die block = scope;
     if (dwarf_tag(&block) == DW_TAG_compile_unit) break;
     each_child(scope, [&](Dwarf_Die& die) {

@@ -7,12 +7,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <iterator>
 #include <mutex>
 #include <set>
 #include <tuple>
 
 #include "engine/base/regular_file.h"
+#include "engine/elf/debug_names.h"
 #include "engine/elf/eh_frame.h"
 #include "engine/elf/file_bytes.h"
 #include "engine/elf/image.h"
@@ -60,14 +62,15 @@ Symbol make_symbol(const RawSymbol& raw, const Image& image) {
                 .is_function = can_be_code(raw) && image.executable_at(raw.address) != nullptr,
                 .is_label = raw.type == STT_NOTYPE,
                 .is_ifunc = raw.type == STT_GNU_IFUNC,
-                .dynamic = raw.dynamic};
+                .dynamic = raw.dynamic,
+                .is_of_debug_file = raw.is_of_debug_file};
 }
 
 // Equal symbols become neighbours; the one with the most information comes first.
 bool before(const RawSymbol& a, const RawSymbol& b) {
   if (a.address != b.address) return a.address < b.address;
   const auto key = [](const RawSymbol& s) {
-    return std::tuple(s.name, s.version.empty(), s.version, s.type == STT_NOTYPE, s.size == 0,
+    return std::tuple(s.name, s.version.empty(), s.version, s.type == STT_NOTYPE, s.size == 0, s.is_of_debug_file,
                       s.binding == Binding::local, s.binding, !s.dynamic, s.size);
   };
   return key(a) < key(b);
@@ -117,6 +120,10 @@ struct ElfFile::Data {
 
   std::once_flag functions_once;
   std::vector<Symbol> functions;
+  std::once_flag debug_once;
+  std::unique_ptr<const DebugNames> debug;
+  std::once_flag names_once;
+  std::vector<Symbol> more_functions;  // with those of `debug`; empty: there are none
   std::unique_ptr<NameIndex> names;
   std::once_flag relocated_once;
   std::vector<std::uint64_t> relocated;
@@ -137,7 +144,8 @@ struct ElfFile::Data {
         tables(image) {}
 
   static Result<ElfFile> make(std::string path, Identity identity, Result<FileBytes> bytes, NamedBy whom);
-  void gather_functions();
+  std::vector<Symbol> read_functions(const DebugNames* further) const;
+  std::span<const Symbol> named() const { return more_functions.empty() ? functions : more_functions; }
   void gather_ranges();
   void add_initialisers(std::vector<std::uint64_t>& starts) const;
 };
@@ -157,21 +165,28 @@ Result<ElfFile> ElfFile::Data::make(std::string path, Identity identity, Result<
 }
 
 // Sorted as views: each name is copied once, into its final place.
-void ElfFile::Data::gather_functions() {
+std::vector<Symbol> ElfFile::Data::read_functions(const DebugNames* further) const {
   std::vector<RawSymbol> found;
   const std::size_t most = whom == NamedBy::user ? kMaxFunctions : kMostFunctionsOfTarget;
   std::uint64_t name_bytes = 0;
-  tables.for_each([&](const RawSymbol& raw) {
+  const auto take = [&](const RawSymbol& raw) {
     name_bytes += raw.name.size();
     if (found.size() >= most || !can_be_code(raw) || image.executable_at(raw.address) == nullptr) return;
     found.push_back(raw);
-  });
+  };
+  tables.for_each(take);
+  if (further != nullptr)
+    further->for_each([&](RawSymbol raw) {
+      raw.is_of_debug_file = true;
+      take(raw);
+    });
   if (whom == NamedBy::target && (found.size() == most || name_bytes > kMostNamesOfTarget)) found.clear();
   std::sort(found.begin(), found.end(), before);
   merge_equal(found);
-  functions.reserve(found.size());
-  for (const RawSymbol& raw : found) functions.push_back(make_symbol(raw, image));
-  names = std::make_unique<NameIndex>(functions);
+  std::vector<Symbol> symbols;
+  symbols.reserve(found.size());
+  for (const RawSymbol& raw : found) symbols.push_back(make_symbol(raw, image));
+  return symbols;
 }
 
 // Of ranges with one begin the symbol's is kept, or else the first FDE's.
@@ -236,7 +251,10 @@ bool ElfFile::is_program() const {
 const std::string& ElfFile::interpreter() const { return data_->image.interpreter(); }
 LinkNames ElfFile::link_names() const { return elf::link_names(data_->image); }
 std::span<const std::uint8_t> ElfFile::bytes() const { return data_->bytes.span(); }
-bool ElfFile::has_symtab() const { return data_->tables.has_symtab(); }
+std::span<const std::uint8_t> ElfFile::section(std::string_view name) const {
+  return data_->image.section_bytes(name).span();
+}
+bool ElfFile::has_names() const { return data_->tables.has_symtab() || debug_names() != nullptr; }
 
 std::optional<std::uint64_t> ElfFile::address_of_offset(std::uint64_t offset) const {
   return data_->image.address_of_offset(offset);
@@ -247,8 +265,26 @@ std::optional<std::uint64_t> ElfFile::offset_of_address(std::uint64_t address) c
 bool ElfFile::is_executable_offset(std::uint64_t offset) const { return data_->image.is_executable_offset(offset); }
 
 std::span<const Symbol> ElfFile::functions() const {
-  std::call_once(data_->functions_once, [this] { data_->gather_functions(); });
+  std::call_once(data_->functions_once, [this] { data_->functions = data_->read_functions(nullptr); });
   return data_->functions;
+}
+
+// Bytes in memory have no place on disk beside which a debug file could lie.
+const DebugNames* ElfFile::debug_names() const {
+  std::call_once(data_->debug_once, [this] {
+    const std::uint64_t most = data_->whom == NamedBy::user ? kMostOfInstalled : kMostOfTarget;
+    if (!data_->tables.has_symtab() && data_->identity.inode != 0) data_->debug = DebugNames::find(*this, most);
+  });
+  return data_->debug.get();
+}
+
+std::span<const Symbol> ElfFile::named_functions() const {
+  functions();
+  std::call_once(data_->names_once, [this] {
+    if (const DebugNames* further = debug_names()) data_->more_functions = data_->read_functions(further);
+    data_->names = std::make_unique<NameIndex>(data_->named());
+  });
+  return data_->named();
 }
 
 std::span<const Symbol> ElfFile::functions_from(std::uint64_t address) const {
@@ -282,11 +318,16 @@ std::vector<std::uint64_t> ElfFile::addresses_of(std::string_view name) const {
     (symbol.default_version ? found : not_default).insert(symbol.address);
   });
   if (found.empty()) found.swap(not_default);
+  const DebugNames* further = found.empty() ? debug_names() : nullptr;
+  if (further != nullptr)
+    further->for_each([&](const RawSymbol& symbol) {
+      if (symbol.name == wanted.name && wanted.version.empty()) found.insert(symbol.address);
+    });
   return {found.begin(), found.end()};
 }
 
 std::vector<Symbol> ElfFile::find_functions(std::string_view name) const {
-  const auto symbols = functions();
+  const auto symbols = named_functions();
   const WantedName wanted = WantedName::parse(name);
   std::vector<Symbol> found;
   for (const std::uint32_t index : data_->names->find(wanted.name)) {
@@ -296,6 +337,8 @@ std::vector<Symbol> ElfFile::find_functions(std::string_view name) const {
   const auto is_default = [](const Symbol& s) { return s.default_version && !s.version.empty(); };
   if (wanted.version.empty() && std::any_of(found.begin(), found.end(), is_default))
     std::erase_if(found, [](const Symbol& s) { return !s.default_version; });
+  const auto is_own = [](const Symbol& s) { return !s.is_of_debug_file; };
+  if (std::any_of(found.begin(), found.end(), is_own)) std::erase_if(found, std::not_fn(is_own));
   // By address; of several names of one function a global one with the default version.
   const auto key = [](const Symbol& s) {
     return std::tuple(s.address, s.is_label, !s.default_version, s.binding == Binding::local, s.binding);
@@ -307,7 +350,7 @@ std::vector<Symbol> ElfFile::find_functions(std::string_view name) const {
 }
 
 std::vector<std::string> ElfFile::close_names(std::string_view name, std::size_t most) const {
-  functions();
+  named_functions();
   return data_->names->close_to(WantedName::parse(name).name, most);
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engine/base/result.h"
+#include "engine/names/demangle.h"
 
 namespace uprobe::elf {
 
@@ -41,10 +42,11 @@ struct Symbol {
   std::uint64_t address = 0;  // link time
   std::uint64_t size = 0;
   Binding binding = Binding::global;
-  bool is_function = false;  // STT_FUNC, STT_GNU_IFUNC or STT_NOTYPE, in executable bytes of the file
-  bool is_label = false;     // STT_NOTYPE: assembly code, perhaps data
-  bool is_ifunc = false;     // the resolver: it runs once, at binding, and returns the function
-  bool dynamic = false;      // in .dynsym (perhaps in .symtab too)
+  bool is_function = false;       // STT_FUNC, STT_GNU_IFUNC or STT_NOTYPE, in executable bytes of the file
+  bool is_label = false;          // STT_NOTYPE: assembly code, perhaps data
+  bool is_ifunc = false;          // the resolver: it runs once, at binding, and returns the function
+  bool dynamic = false;           // in .dynsym (perhaps in .symtab too)
+  bool is_of_debug_file = false;  // only a debug file has the name
 };
 
 // [begin, end) in link-time addresses.
@@ -54,6 +56,7 @@ struct Range {
   bool holds(std::uint64_t address) const { return begin <= address && address < end; }
 };
 
+class DebugNames;
 struct RseqSection;
 
 // What the dynamic section tells the loader.
@@ -94,24 +97,30 @@ class ElfFile {
   std::optional<std::uint64_t> offset_of_address(std::uint64_t address) const;
   bool is_executable_offset(std::uint64_t offset) const;
 
-  // False: "stripped" (only .dynsym is left, or nothing).
-  bool has_symtab() const;
+  // The bytes of a section of this name; empty if it has none.
+  std::span<const std::uint8_t> section(std::string_view name) const;
+
+  // False: "stripped" (only .dynsym is left, or nothing), and no debug file has the names.
+  bool has_names() const;
   // Every function symbol of .symtab and .dynsym that lies in executable bytes of the file, sorted by address, then
   // name; the same (name, version, address) once, and a name without version only if it has none with one.
   std::span<const Symbol> functions() const;
   std::span<const Symbol> functions_from(std::uint64_t address) const;  // those at or after it
-  // Any symbol, data included: for @SYMBOL and agent lookups. NAME, NAME@VERSION or NAME@@VERSION. Of several a global
-  // one, with the default version, at the lowest address.
+  // The same, and of a stripped file those of its debug file or MiniDebugInfo: names for the user (see debug_names.h).
+  std::span<const Symbol> named_functions() const;
+  // Any symbol of the file itself, data included: for @SYMBOL and agent lookups. NAME, NAME@VERSION or NAME@@VERSION. Of
+  // several a global one, with the default version, at the lowest address.
   std::optional<Symbol> find_any(std::string_view name) const;
 
-  // The addresses that symbols of this name (as above) have, each once and ascending; default versions before others.
+  // The addresses that symbols of this name (as above) have, each once and ascending; default versions before others. A debug
+  // file is asked for names that the file itself does not have.
   std::vector<std::uint64_t> addresses_of(std::string_view name) const;
 
   // Functions called `name`: exact symbol name, NAME@VERSION or NAME@@VERSION (which must be the default), else a
   // demangled C++ name: with or without its parameter list, and without a template's return type and arguments; spaces
   // are ignored. Several symbols at one address count once. Without a version the default version precedes other
-  // versions of the name. More than one result: the name is ambiguous (local functions of one name, overloads). Sorted by
-  // address.
+  // versions of the name, and a name of the file itself one of its debug file. More than one result: the name is
+  // ambiguous (local functions of one name, overloads). Sorted by address.
   std::vector<Symbol> find_functions(std::string_view name) const;
   // Names most similar to `name`, best first, at most `most`; C++ names without parameter list.
   std::vector<std::string> close_names(std::string_view name, std::size_t most = 3) const;
@@ -135,13 +144,8 @@ class ElfFile {
  private:
   struct Data;
   explicit ElfFile(std::unique_ptr<Data> data);
+  const DebugNames* debug_names() const;
   std::unique_ptr<Data> data_;
 };
-
-// Returns the name unchanged if it is not mangled, or would expand too far.
-std::string demangle(const std::string& name);
-
-// The same without parameters and return type: "ns::f<int>".
-std::string plain_name(const std::string& name);
 
 }  // namespace uprobe::elf

@@ -18,7 +18,7 @@ FileBytes::~FileBytes() {
   if (bytes_ != nullptr) ::munmap(bytes_, mapped_);
 }
 
-Result<FileBytes> FileBytes::make(std::uint64_t size, const std::string& path) {
+Result<FileBytes> FileBytes::zeros(std::uint64_t size, const std::string& path) {
   FileBytes made;
   made.mapped_ = std::max<std::uint64_t>(size, 1);
   void* const memory =
@@ -31,7 +31,7 @@ Result<FileBytes> FileBytes::make(std::uint64_t size, const std::string& path) {
 }
 
 Result<FileBytes> FileBytes::read(const Fd& fd, std::uint64_t size, std::uint64_t most, const std::string& path) {
-  Result<FileBytes> made = make(size, path);
+  Result<FileBytes> made = zeros(size, path);
   if (!made) return made.error();
   std::uint64_t left = most;
   for (FilePart part = next_data(fd, 0, size); !part.empty(); part = next_data(fd, part.end, size)) {
@@ -49,8 +49,14 @@ Result<FileBytes> FileBytes::read(const Fd& fd, std::uint64_t size, std::uint64_
   return made;
 }
 
+Status FileBytes::load(const Fd& fd, std::uint64_t offset, std::uint64_t bytes) {
+  if (offset >= size_) return ok();
+  if (read_at(fd, bytes_ + offset, std::min<std::uint64_t>(bytes, size_ - offset), offset) >= 0) return ok();
+  return Error{.code = Code::system, .text = std::string("cannot be read: ") + std::strerror(errno), .err = errno};
+}
+
 Result<FileBytes> FileBytes::copy_of(std::span<const std::uint8_t> bytes, const std::string& path) {
-  Result<FileBytes> made = make(bytes.size(), path);
+  Result<FileBytes> made = zeros(bytes.size(), path);
   if (made) std::copy(bytes.begin(), bytes.end(), made->bytes_);
   return made;
 }

@@ -17,6 +17,10 @@ class FileBytes {
   // Of a file that grew or shrank since it was measured, the current contents up to the measured size. Holes take no memory.
   // Code::system, or Code::limit for lack of memory or for more than `most` bytes of data.
   static Result<FileBytes> read(const Fd& fd, std::uint64_t size, std::uint64_t most, const std::string& path);
+  // Zeros, of which parts are then loaded.
+  static Result<FileBytes> zeros(std::uint64_t size, const std::string& path);
+  // As much of a part as lies inside and as the file still has.
+  Status load(const Fd& fd, std::uint64_t offset, std::uint64_t bytes);
   static Result<FileBytes> copy_of(std::span<const std::uint8_t> bytes, const std::string& path);
 
   FileBytes(FileBytes&& other) noexcept
@@ -34,7 +38,6 @@ class FileBytes {
 
  private:
   FileBytes() = default;
-  static Result<FileBytes> make(std::uint64_t size, const std::string& path);
 
   std::uint8_t* bytes_ = nullptr;
   std::size_t mapped_ = 0;

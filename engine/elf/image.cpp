@@ -65,12 +65,13 @@ Status check_header(const Elf64_Ehdr& header) {
   if (header.e_ident[EI_VERSION] != EV_CURRENT) return damaged("has an unknown ELF version");
   if (header.e_machine != arch::kElfMachine)
     return refused("is for another machine: " + machine_name(header.e_machine));
-  return check_type(header.e_type);
+  return ok();
 }
 
 }  // namespace
 
-Result<Image> Image::parse(BytesView bytes) {
+// The header, checked, and libelf's view.
+Result<Image> Image::begin(BytesView bytes) {
   const auto magic = bytes.slice(0, SELFMAG).span();
   if (magic.size() != SELFMAG || std::memcmp(magic.data(), ELFMAG, SELFMAG) != 0) return damaged("is not an ELF file");
   Image image;
@@ -84,11 +85,29 @@ Result<Image> Image::parse(BytesView bytes) {
   Result<Handle> handle = Handle::open(bytes);
   if (!handle) return handle.error();
   image.handle_ = handle.take();
-  RETURN_IF_ERROR(image.read_program_headers());
-  RETURN_IF_ERROR(image.check_segments());
-  RETURN_IF_ERROR(image.read_interpreter());
-  image.read_dynamic();
-  image.read_sections();
+  return image;
+}
+
+Result<Image> Image::parse(BytesView bytes) {
+  auto image = begin(bytes);
+  if (!image) return image;
+  RETURN_IF_ERROR(check_type(image->header_.e_type));
+  RETURN_IF_ERROR(image->read_program_headers());
+  RETURN_IF_ERROR(image->check_segments());
+  RETURN_IF_ERROR(image->read_interpreter());
+  image->read_dynamic();
+  image->read_sections();
+  return image;
+}
+
+// What dwz has made is no program, by its type.
+Result<Image> Image::parse_debug(BytesView bytes) {
+  auto image = begin(bytes);
+  if (!image) return image;
+  image->read_sections();
+  for (const Section& section : image->sections_)
+    if (section.header.sh_type == SHT_NOTE)
+      image->read_notes(section.header.sh_offset, section.header.sh_size, section.header.sh_addralign);
   return image;
 }
 
@@ -109,7 +128,7 @@ Status Image::read_program_headers() {
     if (entry.p_type == PT_LOAD) status = add_segment(entry);
     if (!status) return status;
     if (entry.p_type == PT_INTERP) interpreter_header_ = entry;
-    if (entry.p_type == PT_NOTE) read_notes(entry);
+    if (entry.p_type == PT_NOTE) read_notes(entry.p_offset, entry.p_filesz, entry.p_align);
     if (entry.p_type == PT_DYNAMIC) dynamic_address_ = entry.p_vaddr;
     if (entry.p_type == PT_GNU_EH_FRAME) eh_frame_header_ = entry.p_vaddr;
   }
@@ -141,20 +160,20 @@ Status Image::read_interpreter() {
 }
 
 // Offsets are aligned to 8 only where the segment is (GNU properties).
-Elf_Data* Image::notes_of(const GElf_Phdr& entry) {
-  if (!build_id_.empty() || entry.p_filesz > kMaxNoteBytes || note_tables_ == kMaxNoteTables) return nullptr;
+Elf_Data* Image::notes_of(std::uint64_t offset, std::uint64_t size, std::uint64_t alignment) {
+  if (!build_id_.empty() || size > kMaxNoteBytes || note_tables_ == kMaxNoteTables) return nullptr;
   ++note_tables_;
-  return handle_.chunk(entry.p_offset, entry.p_filesz, entry.p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
+  return handle_.chunk(offset, size, alignment == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
 }
 
-void Image::read_notes(const GElf_Phdr& entry) {
-  Elf_Data* notes = notes_of(entry);
+void Image::read_notes(std::uint64_t offset, std::uint64_t size, std::uint64_t alignment) {
+  Elf_Data* notes = notes_of(offset, size, alignment);
   const BytesView bytes = bytes_of(notes);
   GElf_Nhdr note;
   std::size_t at = 0, name_at = 0, value_at = 0;
   while (build_id_.empty() && (at = gelf_getnote(notes, at, &note, &name_at, &value_at)) != 0) {
     if (note.n_type != NT_GNU_BUILD_ID || note.n_namesz != 4 || bytes.text(name_at, 3) != "GNU") continue;
-    build_id_ = bytes_.slice(entry.p_offset + value_at, note.n_descsz).span();
+    build_id_ = bytes_.slice(offset + value_at, note.n_descsz).span();
   }
 }
 
@@ -207,6 +226,13 @@ const Section* Image::find_section(std::uint32_t type, std::string_view name) co
     return section.header.sh_type == type && (name.empty() || section.name == name);
   });
   return found == sections_.end() ? nullptr : &*found;
+}
+
+BytesView Image::section_bytes(std::string_view name) const {
+  for (const Section& section : sections_)
+    if (section.name == name && section.header.sh_type != SHT_NOBITS)
+      return bytes_.slice(section.header.sh_offset, section.header.sh_size);
+  return {};
 }
 
 // An offset may be loaded twice where segments share a page of the file; code is what a probe is about.

@@ -31,6 +31,8 @@ class Image {
  public:
   // Code::damaged or Code::refused; `text` reads on from the file's name ("is a 32-bit program").
   static Result<Image> parse(BytesView bytes);
+  // A file of debug information: its sections and its build id. It has no segments, and so no addresses.
+  static Result<Image> parse_debug(BytesView bytes);
 
   BytesView bytes() const { return bytes_; }
   const std::vector<Segment>& segments() const { return segments_; }  // by address, disjoint, inside the file
@@ -58,17 +60,21 @@ class Image {
   // The first section of this type, and of this name unless that is empty; nullptr if there is none.
   const Section* find_section(std::uint32_t type, std::string_view name = {}) const;
 
+  // The bytes of the first section of this name that has any.
+  BytesView section_bytes(std::string_view name) const;
+
   // libelf's data, for one thread at a time: a section's, and the table at a link-time address, which ends after `most`
   // bytes or with its segment. nullptr if it is not in the file.
   Elf_Data* section_data(std::uint64_t index) const { return handle_.section_data(index); }
   Elf_Data* table_at(std::uint64_t address, std::uint64_t most, Elf_Type type) const;
 
  private:
+  static Result<Image> begin(BytesView bytes);
   Status read_program_headers();
   Status add_segment(const GElf_Phdr& program_header);
   Status read_interpreter();
-  Elf_Data* notes_of(const GElf_Phdr& program_header);
-  void read_notes(const GElf_Phdr& program_header);
+  Elf_Data* notes_of(std::uint64_t offset, std::uint64_t size, std::uint64_t alignment);
+  void read_notes(std::uint64_t offset, std::uint64_t size, std::uint64_t alignment);
   void read_dynamic();
   void read_sections();
   Status check_segments();

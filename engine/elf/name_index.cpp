@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <functional>
 
-#include "engine/elf/demangle.h"
-#include "engine/elf/near_names.h"
+#include "engine/names/demangle.h"
+#include "engine/names/near_names.h"
 
 namespace uprobe::elf {
 namespace {

@@ -23,6 +23,7 @@ struct RawSymbol {
   std::string_view version;  // empty if none
   bool default_version = true;
   bool dynamic = false;
+  bool is_of_debug_file = false;
   std::uint8_t type = STT_NOTYPE;
   Binding binding = Binding::global;
   std::uint64_t address = 0;

@@ -23,7 +23,7 @@ Error no_such_function(const spec::ProbeSpec& spec, const elf::ElfFile& file) {
   const auto close = file.close_names(spec.place.symbol);
   if (!close.empty())
     error.help = "close: " + join(close);
-  else if (!file.has_symtab())
+  else if (!file.has_names())
     error.help = "the file is stripped: only its dynamic symbols are known, PATH:OFFSET works for every instruction";
   return error;
 }
@@ -142,11 +142,14 @@ Boundaries& FileCache::boundaries_of(const std::shared_ptr<const elf::ElfFile>& 
 }
 
 std::string symbol_near(const elf::ElfFile& file, std::uint64_t address) {
-  const auto functions = file.functions();
+  const auto functions = file.named_functions();
   auto next = std::upper_bound(functions.begin(), functions.end(), address,
                                [](std::uint64_t a, const elf::Symbol& s) { return a < s.address; });
   if (next == functions.begin()) return {};
-  const elf::Symbol& symbol = *(next - 1);
+  auto found = next - 1;
+  for (auto same = found; same->is_of_debug_file && same != functions.begin() && (same - 1)->address == found->address;)
+    if (!(--same)->is_of_debug_file) found = same;
+  const elf::Symbol& symbol = *found;
   const std::uint64_t distance = address - symbol.address;
   if (distance != 0 && distance >= symbol.size) return {};
   return distance == 0 ? symbol.name : symbol.name + "+" + hex(distance);

@@ -44,7 +44,7 @@ std::string name_of_function(const spec::ProbeSpec& spec, const elf::ElfFile& fi
 // Of several names of one function, the one that the user probably means: "free" of "__libc_free", "cfree" and "free".
 bool is_better_name(const elf::Symbol& a, const elf::Symbol& b) {
   const auto rank = [](const elf::Symbol& s) {
-    return std::tuple(std::min(s.name.find_first_not_of('_'), s.name.size()), s.name.size());
+    return std::tuple(s.is_of_debug_file, std::min(s.name.find_first_not_of('_'), s.name.size()), s.name.size());
   };
   return rank(a) < rank(b);
 }
@@ -65,7 +65,7 @@ bool is_pattern(const std::string& symbol) { return symbol.find_first_of("*?[") 
 // Each once, by address.
 std::vector<elf::Symbol> matching_functions(const elf::ElfFile& file, const std::string& pattern) {
   std::vector<elf::Symbol> found;
-  for (const elf::Symbol& symbol : file.functions()) {
+  for (const elf::Symbol& symbol : file.named_functions()) {
     if (symbol.is_label || is_cold_part(symbol.name) || !matches(pattern, symbol.name)) continue;
     if (found.empty() || found.back().address != symbol.address)
       found.push_back(symbol);
@@ -108,7 +108,7 @@ Result<std::uint64_t> address_of_data(const std::string& symbol, const plan::Fou
   if (addresses.empty())
     return Error{.code = Code::not_found,
                  .text = "no symbol '" + symbol + "' in " + file.path(),
-                 .help = file.has_symtab() ? "" : "the file is stripped: only its dynamic symbols are known"};
+                 .help = file.has_names() ? "" : "the file is stripped: only its dynamic symbols are known"};
   if (addresses.size() > 1) return ambiguous(symbol, addresses, place);
   const auto found = file.find_any(symbol);
   if (found && found->dynamic && found->binding != elf::Binding::local && !found->is_function && !file.is_program())

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/process_paths.h"
-#include "engine/elf/near_names.h"
+#include "engine/names/near_names.h"
 #include "engine/resolve/locations.h"
 #include "engine/resolve/mapped_objects.h"
 #include "engine/resolve/programs.h"

@@ -28,7 +28,7 @@ Result<std::uint64_t> address_in(const elf::ElfFile& file, const std::string& sy
   if (addresses.empty())
     return Error{.code = Code::not_found,
                  .text = "no symbol '" + symbol + "' in " + file.path(),
-                 .help = file.has_symtab() ? "" : "the file is stripped: only its dynamic symbols are known"};
+                 .help = file.has_names() ? "" : "the file is stripped: only its dynamic symbols are known"};
   if (addresses.size() > 1)
     return Error{.text = "'" + symbol + "' is ambiguous in " + file.path(),
                  .help = "it is at " + hex(addresses[0]) + " and at " + hex(addresses[1])};
@@ -59,13 +59,13 @@ Status LocationResolver::find_in_object(const spec::ProbeSpec& spec, spec::Argum
   }
   const auto address = address_in(**file, argument.symbol);
   if (!address) return refuse(argument.symbol_column, address.error());
-  const auto symbol = (*file)->find_any(argument.symbol);
-  if (!symbol || symbol->is_ifunc)
+  const auto symbol = (*file)->find_any(argument.symbol);  // nothing: only a debug file has the name
+  if (symbol && symbol->is_ifunc)
     return refuse(argument.symbol_column,
                   Error{.code = Code::refused,
                         .text = "'" + argument.symbol + "' is chosen at run time (IFUNC): it is not data"});
   std::uint64_t& value = argument.steps.front().value;
-  if (is_exported_by_library(**file, *symbol)) {
+  if (symbol && is_exported_by_library(**file, *symbol)) {
     if (value != 0 && value >= symbol->size)
       return refuse(argument.symbol_column,
                     Error{.code = Code::refused,

@@ -110,7 +110,7 @@ Result<std::vector<std::string>> list_functions(const std::string& object, const
   if (!opened) return opened.error();
   const auto file = std::make_shared<const elf::ElfFile>(opened.take());
   std::vector<std::string> lines;
-  for (const elf::Symbol& symbol : file->functions()) {
+  for (const elf::Symbol& symbol : file->named_functions()) {
     if (!glob.empty() && ::fnmatch(glob.c_str(), symbol.name.c_str(), 0) != 0) {
       if (std::string line = spoken_line(*path, file, symbol, glob);
           !line.empty() && (lines.empty() || lines.back() != line))

@@ -24,17 +24,18 @@ bool is_too_much(std::size_t files, std::uint64_t bytes) {
 
 constexpr std::size_t kFunctionOffset = 8;  // of __probe_ip, or __probe_func, in the payload
 
-// Of several names of one function, the one without leading underscores, then the shortest.
+// Of several names of one function, one of the file itself, then one without leading underscores, then the shortest.
 bool is_better(const elf::Symbol& a, const elf::Symbol& b) {
   const auto rank = [](const elf::Symbol& s) {
-    return std::tuple(s.is_label, std::min(s.name.find_first_not_of('_'), s.name.size()), s.name.size());
+    return std::tuple(s.is_label, s.is_of_debug_file, std::min(s.name.find_first_not_of('_'), s.name.size()),
+                      s.name.size());
   };
   return rank(a) < rank(b);
 }
 
 // The nearest symbol at or before the address, if it covers it.
 const elf::Symbol* function_around(const elf::ElfFile& file, std::uint64_t address) {
-  const auto functions = file.functions();
+  const auto functions = file.named_functions();
   auto at = std::upper_bound(functions.begin(), functions.end(), address,
                              [](std::uint64_t a, const elf::Symbol& s) { return a < s.address; });
   const elf::Symbol* best = nullptr;

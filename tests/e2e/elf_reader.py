@@ -3,7 +3,9 @@
 
 It shares nothing with the engine's own reader, so that a mistake there cannot hide here.
 """
+import re
 import struct
+import subprocess
 
 PT_LOAD = 1
 SHT_SYMTAB, SHT_DYNSYM, SHT_GNU_VERSYM = 2, 11, 0x6fffffff
@@ -72,3 +74,15 @@ class Elf:
         if symbol not in self.symbols:
             raise ValueError(f"{self.path}: no symbol {symbol}")
         return self.offset_of_address(self.symbols[symbol])
+
+    def named_by_debug_file(self, symbol, size):
+        """The offset of a function that only the debug file by this file's build id names; its size tells functions of one name apart."""
+        notes = subprocess.run(["readelf", "-n", self.path], capture_output=True, text=True, check=True).stdout
+        number = re.search(r"Build ID: (\w+)", notes)[1]
+        listing = subprocess.run(["nm", "-S", f"/usr/lib/debug/.build-id/{number[:2]}/{number[2:]}.debug"],
+                                 capture_output=True, text=True, check=True).stdout
+        places = {int(place, 16) for place, bytes_, name in re.findall(r"(?m)^(\w+) (\w+) \w (\S+)$", listing)
+                  if name == symbol and int(bytes_, 16) == size}
+        if len(places) != 1:
+            raise ValueError(f"{self.path}: {len(places)} functions {symbol} of {size} bytes in its debug file")
+        return self.offset_of_address(places.pop())

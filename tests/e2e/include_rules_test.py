@@ -12,7 +12,7 @@ import harness
 LAYERS = {
     "arch/shared": 0,
     "engine/shared": 1,
-    "engine/base": 2, "arch/abi": 2,
+    "engine/base": 2, "engine/names": 2, "arch/abi": 2,
     "engine/elf": 3, "engine/lex": 3, "arch/code": 3,
     "engine/target": 4, "engine/spec": 4, "engine/flow": 4,
     "engine/program": 5, "engine/dwarf": 5,
@@ -39,6 +39,7 @@ IN_TARGET_SYSTEM = re.compile(r"(?:cstddef|cstdint|type_traits|bit|utility|(?:li
 FOREIGN = {
     r"[Zz]y(?:dis|core)/.*": ["arch/x86/code/decode.cpp", "arch/x86/code/scan.cpp", "arch/x86/code/zydis.h"],
     r"(?:libelf|gelf)\.h": ["engine/elf/"],
+    r"lzma\.h": ["engine/elf/debug_names.cpp"],
     r"(?:elfutils/.*|dwarf)\.h": ["engine/dwarf/"],
     r"capstone/.*": [],  # the second opinion of the tests
 }

@@ -95,11 +95,12 @@ class Tables(harness.TestCase):
             return f"{file}+{int(found[2], 16):#x}"
         if line.startswith("0x"):
             return line
-        name, distance = re.fullmatch(r"(.+)\+0x(\w+)/0x\w+", line).groups()
+        name, distance, size = re.fullmatch(r"(.+)\+0x(\w+)/0x(\w+)", line).groups()
         elf = self.elf(program)
         if name not in elf.symbols:
             elf = self.libc(program)
-        return f"{os.path.realpath(elf.path)}+{elf.offset_of(name) + int(distance, 16):#x}"
+        begin = elf.offset_of(name) if name in elf.symbols else elf.named_by_debug_file(name, int(size, 16))
+        return f"{os.path.realpath(elf.path)}+{begin + int(distance, 16):#x}"
 
     def libc(self, program):
         if self.libc_path is None:

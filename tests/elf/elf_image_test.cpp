@@ -138,7 +138,7 @@ TEST(Parse, WrongSectionHeadersCountAsNone) {
     made.header().e_shoff = offset;
     made.header().e_shnum = 0xfff0;
     made.header().e_shentsize = sizeof(Elf64_Shdr);
-    EXPECT_FALSE(must_parse(made.bytes()).has_symtab());
+    EXPECT_FALSE(must_parse(made.bytes()).has_names());
   }
 }
 
@@ -161,7 +161,7 @@ TEST(Parse, ImpossibleSectionCountsAreNone) {
                                 .sh_entsize = 0});
     const Bytes bytes = made.bytes();
     const ElfFile file = must_parse(bytes);
-    EXPECT_FALSE(file.has_symtab()) << count;
+    EXPECT_FALSE(file.has_names()) << count;
     EXPECT_TRUE(file.functions().empty()) << count;
     EXPECT_EQ(Bytes(file.bytes().begin(), file.bytes().end()), bytes) << count;
   }

@@ -4,8 +4,8 @@
 
 #include <set>
 
-#include "engine/elf/demangle.h"
-#include "engine/elf/near_names.h"
+#include "engine/names/demangle.h"
+#include "engine/names/near_names.h"
 #include "tests/elf/fixture.h"
 
 namespace uprobe::elf {

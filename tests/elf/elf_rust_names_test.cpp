@@ -2,9 +2,9 @@
 // Rust's manglings as text, whole, cut and hostile.
 #include <gtest/gtest.h>
 
-#include "engine/elf/demangle.h"
-#include "engine/elf/demangle_rust.h"
 #include "engine/elf/elf_file.h"
+#include "engine/names/demangle.h"
+#include "engine/names/demangle_rust.h"
 
 namespace uprobe::elf {
 namespace {

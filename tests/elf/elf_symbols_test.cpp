@@ -50,7 +50,7 @@ TEST(Functions, DynamicOnesNeedNoSectionHeaders) {
   if (!has_readelf()) GTEST_SKIP() << "no readelf";
   for (const std::string& path : {std::string(kLibc), fixture("elf_versions"), fixture("elf_ifunc")}) {
     const ElfFile bare = must_parse(without_sections(bytes_of(path)));
-    EXPECT_FALSE(bare.has_symtab());
+    EXPECT_FALSE(bare.has_names());
     EXPECT_EQ(our_rows(bare), readelf_rows(path)) << path;
   }
 }
@@ -112,7 +112,7 @@ TEST(Find, EveryKindOfProgram) {
   std::vector<const char*> names{"elf_pie", "elf_no_pie", "elf_static", "elf_static_pie"};
   for (const char* name : names) {
     const ElfFile file = must_open(fixture(name));
-    EXPECT_TRUE(file.has_symtab()) << name;
+    EXPECT_TRUE(file.has_names()) << name;
     const Symbol alpha = only_function(file, "alpha");
     EXPECT_GT(alpha.size, 0U);
     EXPECT_EQ(alpha.binding, Binding::global);
@@ -140,7 +140,7 @@ TEST(Find, LocalFunctionsOfOneNameAreAllReturned) {
 
 TEST(Find, StrippedProgramHasOnlyDynamicNames) {
   const ElfFile file = must_open(fixture("elf_stripped"));
-  EXPECT_FALSE(file.has_symtab());
+  EXPECT_FALSE(file.has_names());
   EXPECT_TRUE(file.find_functions("alpha").empty());
 }
 
@@ -348,7 +348,7 @@ TEST(Hostile, SharedLongNamesAreBounded) {
                   .st_value = MadeElf::kBase + i % MadeElf::kSize,
                   .st_size = 1});
   const ElfFile file = must_parse(std::move(bytes));
-  EXPECT_TRUE(file.has_symtab());
+  EXPECT_TRUE(file.has_names());
   std::size_t total = 0;
   for (const Symbol& symbol : file.functions()) total += symbol.name.size();
   EXPECT_GT(total, 0U);

@@ -55,7 +55,7 @@ TEST_P(Labels, AreAllArrivals) {
   auto with = elf::ElfFile::parse(GetParam(), bytes);
   auto without = elf::ElfFile::parse(GetParam(), without_symbols(bytes));
   ASSERT_TRUE(with && without);
-  ASSERT_FALSE(without->has_symtab());
+  ASSERT_FALSE(without->has_names());
   const FileFlow flow(*without);
   const auto labels = labels_of(*with);
   EXPECT_GT(labels.size(), 100U);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Demangling within bounds, and taking a demangled name apart.
-#include "engine/elf/demangle.h"
+#include "engine/names/demangle.h"
 
 #include <cxxabi.h>
 
@@ -10,8 +10,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "engine/elf/demangle_rust.h"
-#include "engine/elf/elf_file.h"
+#include "engine/names/demangle_rust.h"
 
 namespace uprobe::elf {
 namespace {

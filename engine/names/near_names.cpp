@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Scores candidates by edit distance after cheap filters: most of 50,000 names are rejected by their length alone.
-#include "engine/elf/near_names.h"
+#include "engine/names/near_names.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Anybody may have made the symbol: its steps, its nesting and its text are bounded.
-#include "engine/elf/demangle_rust.h"
+#include "engine/names/demangle_rust.h"
 
 #include <array>
 #include <cstdint>

@@ -10,6 +10,12 @@
 
 namespace uprobe::elf {
 
+// Returns the name unchanged if it is not mangled, or would expand too far.
+std::string demangle(const std::string& name);
+
+// The same without parameters and return type: "ns::f<int>".
+std::string plain_name(const std::string& name);
+
 // Demangling costs as much as the name expands to, and a hostile name of 200 characters expands to gigabytes. `budget` is the
 // remaining work for a file, in characters; names that may cost more are not demangled.
 inline constexpr std::uint64_t kDemangleBudget = std::uint64_t{256} << 20;

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// Files that hold the debug information of another one, at the places where distributions and debuggers keep them. Their owners may
+// have put anything there: a file counts only if its build id, and the check sum that the program keeps of it, are the right ones.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/base/regular_file.h"
+#include "engine/elf/elf_file.h"
+
+namespace uprobe::elf {
+
+inline constexpr const char* kDebugFolder = "/usr/lib/debug";
+
+struct DebugFile {
+  std::string path;
+  RegularFile file;
+};
+
+// What a look for a file's debug file has found.
+struct DebugFileSearch {
+  std::optional<DebugFile> found;
+  std::vector<std::string> wrong;  // "PATH: why it is not the file's"
+};
+
+// By build id in kDebugFolder, then by .gnu_debuglink: beside the file, in .debug/, and in kDebugFolder. For a file of a process with
+// a root of its own (a path through /proc/PID/root) in that root first. No file may be larger than `most_bytes`.
+DebugFileSearch find_debug_file(const ElfFile& file, std::uint64_t most_bytes);
+
+// ".build-id/ab/cdef.debug"; empty for bytes that are no build id.
+std::string build_id_name(std::span<const std::uint8_t> build_id);
+
+// Where the files lie that a file at this path names: folders below `root`.
+struct Folders {
+  std::string root;                // "/proc/PID/root", or empty
+  std::vector<std::string> names;  // as the path names it, and without symbolic links
+};
+Folders folders_of(const std::string& path);
+
+}  // namespace uprobe::elf
