@@ -91,9 +91,12 @@ Status check_critical_sections(const elf::ElfFile& file, std::uint64_t address, 
                .help = "probe the functions that call it"};
 }
 
-Status check_boundary(const elf::ElfFile& file, Boundaries& boundaries, std::uint64_t address) {
-  const Boundary boundary = boundaries.find(address);
-  const auto offset = [&](std::uint64_t a) { return hex(file.offset_of_address(a).value_or(a)); };
+}  // namespace
+
+Status check_start(const std::shared_ptr<const elf::ElfFile>& file, std::uint64_t address, FileCache& files,
+                   FlowCache& flows) {
+  const Boundary boundary = files.boundaries_of(file, flows).find(address);
+  const auto offset = [&](std::uint64_t a) { return hex(file->offset_of_address(a).value_or(a)); };
   if (!boundary.known)
     return Error{.code = Code::refused,
                  .text = "cannot show that an instruction starts at " + offset(address),
@@ -105,8 +108,6 @@ Status check_boundary(const elf::ElfFile& file, Boundaries& boundaries, std::uin
                        ", " + offset(boundary.after) + ")",
                .help = "--force insists"};
 }
-
-}  // namespace
 
 FileCache::FileCache() = default;
 FileCache::~FileCache() = default;
@@ -210,9 +211,8 @@ Result<Site> resolve(const spec::ProbeSpec& spec, FileCache& files, FlowCache& f
   if (!found) return found.error();
   // First where the instruction starts: an offset inside one would be called an odd instruction otherwise.
   if (!options.force && found->file->is_executable_offset(found->offset))
-    if (Status boundary = check_boundary(*found->file, files.boundaries_of(found->file, flows), found->address);
-        !boundary)
-      return at_column(spec, spec.place.place_column, boundary.error());
+    if (const Status start = check_start(found->file, found->address, files, flows); !start)
+      return at_column(spec, spec.place.place_column, start.error());
   auto site = site_at(found->file, found->offset);
   if (!site) return at_column(spec, spec.place.place_column, site.error());
   site->is_ifunc = found->is_ifunc;

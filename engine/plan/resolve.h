@@ -63,6 +63,10 @@ struct Found {
 // and `column` point into the definition.
 Result<Found> look_up(const spec::ProbeSpec& spec, FileCache& files);
 
+// Whether an instruction is shown to start at the link-time address. `flows`: as for FileCache::boundaries_of().
+Status check_start(const std::shared_ptr<const elf::ElfFile>& file, std::uint64_t address, FileCache& files,
+                   FlowCache& flows);
+
 // Fails with Code::not_found (file, symbol; help: near misses), Code::usage (ambiguous symbol, offset outside),
 // Code::refused (inside an instruction, perhaps in data, not displaceable). `where` and `column` point into the definition.
 Result<Site> resolve(const spec::ProbeSpec& spec, FileCache& files, FlowCache& flows, const ResolveOptions& options);

@@ -160,7 +160,7 @@ Status LocationResolver::check_match(const ProbeSpec& spec, const File& file) {
   auto site = plan::site_at(file, spec.place.found->offset);
   if (!site) return site.error();
   site->is_ifunc = spec.place.found->is_ifunc;
-  return spec.is_return && returns_ ? returns_(spec, *site) : ok();
+  return can_probe_ ? can_probe_(spec, *site) : ok();
 }
 
 // `help`: for a pattern that matches nothing, which may have been meant as a name.

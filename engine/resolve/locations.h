@@ -23,12 +23,12 @@ namespace uprobe {
 // A spec::Resolve. Errors carry a column of the definition.
 class LocationResolver {
  public:
-  // Whether a return probe is possible at a site; the reason if not.
-  using Returns = std::function<Status(const spec::ProbeSpec&, const plan::Site&)>;
+  // Whether a definition is possible at a site; the reason if not.
+  using CanProbe = std::function<Status(const spec::ProbeSpec&, const plan::Site&)>;
 
-  // `files` must outlive it. Without `returns` this is not checked.
-  explicit LocationResolver(plan::FileCache& files, Returns returns = {})
-      : files_(files), returns_(std::move(returns)) {}
+  // `files` must outlive it. Patterns leave out what `can_probe` refuses.
+  explicit LocationResolver(plan::FileCache& files, CanProbe can_probe = {})
+      : files_(files), can_probe_(std::move(can_probe)) {}
 
   Result<std::vector<spec::ProbeSpec>> operator()(spec::ProbeSpec spec);
 
@@ -67,7 +67,7 @@ class LocationResolver {
   Status find_in_object(const spec::ProbeSpec& spec, spec::Argument& argument);
 
   plan::FileCache& files_;
-  Returns returns_;
+  CanProbe can_probe_;
   std::vector<std::string> notes_;
   std::vector<std::string> moved_;                              // notes for `notes_`, once their probe is complete
   std::map<std::pair<File, std::string>, std::uint64_t> data_;  // link-time addresses

@@ -79,16 +79,19 @@ ProbeBuilder::ProbeBuilder(const SessionOptions& options, plan::FlowCache& flows
     : options_(options),
       flows_(flows),
       planner_(flows),
-      resolver_(files_,
-                [this](const spec::ProbeSpec& spec, const plan::Site& site) -> Status {
-                  const auto planned = planner_.plan(spec, site, options_.returns);
-                  return planned ? ok() : Status(planned.error());
-                }),
+      resolver_(files_, [this](const spec::ProbeSpec& spec, const plan::Site& site) { return can_probe(spec, site); }),
       definitions_(
           {.strict = options.strict,
            .words_2009 = !options.strict && options.style == spec::Style::kprobes_2009,
            .file_check = [this](const std::string& path) { return spec::look_up_file(as_seen_by(program_, path)); }},
           options.strict ? spec::Resolve() : std::ref(resolver_)) {}
+
+Status ProbeBuilder::can_probe(const spec::ProbeSpec& spec, const plan::Site& site) {
+  if (!options_.force) RETURN_IF_ERROR(plan::check_start(site.file, site.address, files_, flows_));
+  if (!spec.is_return) return ok();
+  const auto planned = planner_.plan(spec, site, options_.returns);
+  return planned ? ok() : Status(planned.error());
+}
 
 Status ProbeBuilder::add(const Definition& definition) {
   if (options_.style == spec::Style::kprobes_2009 && is_all_blank(definition.text)) definitions_.clear();

@@ -81,6 +81,7 @@ class ProbeBuilder {
  private:
   Result<Probe> make(const spec::ProbeSpec& definition, unsigned event_number);
   std::map<spec::DefinitionSet::Id, unsigned> event_numbers() const;
+  Status can_probe(const spec::ProbeSpec& spec, const plan::Site& site);
   Status plan_returns(Probe& probe);
   Status add(const Definition& definition);
 

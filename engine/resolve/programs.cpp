@@ -11,11 +11,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "engine/base/procfs.h"
 #include "engine/base/start_line.h"
 #include "engine/base/text.h"
 #include "engine/elf/elf_file.h"
+#include "engine/flow/boundary.h"
 #include "engine/plan/resolve.h"
 #include "engine/resolve/load_order.h"
 #include "engine/spec/bare.h"
@@ -44,17 +46,42 @@ bool is_word(const std::string& name) {
   return std::none_of(name.begin(), name.end(), [](unsigned char c) { return c <= ' ' || c == 0x7f; });
 }
 
+// The object whose functions are listed.
+struct Listed {
+  std::string path;
+  std::shared_ptr<const elf::ElfFile> file;
+  plan::FlowCache flows = {};
+  plan::FileCache files = {};
+
+  // The offset of a function that can be probed.
+  std::optional<std::uint64_t> offset_of(const elf::Symbol& symbol) {
+    const auto offset = file->offset_of_address(symbol.address);
+    if (!offset || !plan::site_at(file, *offset)) return {};
+    return plan::check_start(file, symbol.address, files, flows) ? offset : std::nullopt;
+  }
+};
+
 // For a glob that matches the name which tools print: the place by that name, if it leads back to this one function, else by its
 // offset. Empty: the glob does not match, or the function cannot be probed.
-std::string spoken_line(const std::string& path, const std::shared_ptr<const elf::ElfFile>& file,
-                        const elf::Symbol& symbol, const std::string& glob) {
+std::string spoken_line(Listed& object, const elf::Symbol& symbol, const std::string& glob) {
   const std::string name = elf::demangle(symbol.name);
   if (name == symbol.name || ::fnmatch(glob.c_str(), name.c_str(), 0) != 0) return {};
-  const auto offset = file->offset_of_address(symbol.address);
-  if (!offset || !plan::site_at(file, *offset)) return {};
-  const auto found = file->find_functions(name);
+  const auto offset = object.offset_of(symbol);
+  if (!offset) return {};
+  const auto found = object.file->find_functions(name);
   const bool is_unique = found.size() == 1 && found[0].address == symbol.address && !spec::starts_as_definition(name);
-  return path + ":" + (is_unique ? name : hex(*offset) + " # " + name);
+  return object.path + ":" + (is_unique ? name : hex(*offset) + " # " + name);
+}
+
+// Empty: the function cannot be probed.
+std::string plain_line(Listed& object, const elf::Symbol& symbol) {
+  const auto offset = object.offset_of(symbol);
+  if (!offset) return {};
+  const auto found = object.file->find_functions(symbol.name);
+  // A name that does not lead back to this one address is listed by its offset; so is one that is not a word, as in Go.
+  const bool is_unique = found.size() == 1 && found[0].address == symbol.address && is_word(symbol.name);
+  const std::string event = event_name(symbol.name);
+  return (event.empty() ? "p " : "p:" + event + " ") + object.path + ":" + (is_unique ? symbol.name : hex(*offset));
 }
 
 }  // namespace
@@ -108,25 +135,13 @@ Result<std::vector<std::string>> list_functions(const std::string& object, const
   if (!path) return path.error();
   auto opened = elf::ElfFile::open(*path);
   if (!opened) return opened.error();
-  const auto file = std::make_shared<const elf::ElfFile>(opened.take());
+  Listed listed{.path = path.take(), .file = std::make_shared<const elf::ElfFile>(opened.take())};
   std::vector<std::string> lines;
-  for (const elf::Symbol& symbol : file->named_functions()) {
-    if (!glob.empty() && ::fnmatch(glob.c_str(), symbol.name.c_str(), 0) != 0) {
-      if (std::string line = spoken_line(*path, file, symbol, glob);
-          !line.empty() && (lines.empty() || lines.back() != line))
-        lines.push_back(std::move(line));
-      continue;
-    }
-    const auto offset = file->offset_of_address(symbol.address);
-    if (!offset || !plan::site_at(file, *offset)) continue;
-    const auto found = file->find_functions(symbol.name);
-    // A name that does not lead back to this one address is listed by its offset; so is one that is not a word, as in Go.
-    const bool unique = found.size() == 1 && found[0].address == symbol.address && is_word(symbol.name);
-    const std::string event = event_name(symbol.name);
-    std::string line =
-        (event.empty() ? "p " : "p:" + event + " ") + *path + ":" + (unique ? symbol.name : hex(*offset));
+  for (const elf::Symbol& symbol : listed.file->named_functions()) {
+    const bool is_plain = glob.empty() || ::fnmatch(glob.c_str(), symbol.name.c_str(), 0) == 0;
+    std::string line = is_plain ? plain_line(listed, symbol) : spoken_line(listed, symbol, glob);
     // Versions of one function have the same name and address.
-    if (lines.empty() || lines.back() != line) lines.push_back(std::move(line));
+    if (!line.empty() && (lines.empty() || lines.back() != line)) lines.push_back(std::move(line));
   }
   return lines;
 }

@@ -148,6 +148,21 @@ class Places(Files):
         seen = self.trace("-p", f"p:f {self.program}:weigh caller=+0(%sp):symbol")
         self.assertRegex(seen.hits[0].arguments, r"^caller=outer\+0x[0-9a-f]+$", seen.stderr)
 
+    def test_a_pattern_leaves_out_what_cannot_be_shown(self):
+        """Only the debug file says that code begins there: no way of the program leads to it."""
+        asm = 'asm(".text; .type unreached,@function; unreached: nop; ret; .size unreached,.-unreached");\n'
+        self.build(source=asm + SOURCE.replace("weigh", "unloaded"))
+        self.separate(self.path("bin/prog.debug"))
+        seen = self.trace("-p", f"{self.program}:un*ed")
+        self.assertEqual(seen.counts(), {"unloaded": 1}, seen.stderr)
+        self.assertRegex(seen.stderr, rb"1 of 2 functions of 'un\*ed' in \S+ cannot be probed: cannot show that an instruction starts")
+        seen = self.trace("-p", f"{self.program}:unreached")
+        self.assertEqual(seen.returncode, 125, seen.stderr)
+        self.assertIn(b"cannot show that an instruction starts", seen.stderr)
+        listed = "".join(self.listing())
+        self.assertIn("unloaded", listed)
+        self.assertNotIn("unreached", listed)
+
     def test_a_shared_part(self):
         """dwz moves what two debug files have in common into a third one."""
         dwz = harness.need("dwz")
