@@ -24,9 +24,16 @@ from elf_reader import Elf
 
 SKIPPED = 77  # what ctest takes for "not run here"
 LONG = bool(os.environ.get("UPROBE_TEST_LONG"))  # scripts/test --full: loops are as long as they can be
+
+
 def some_of(number):
-    """Of so many turns of a loop: all in a long run, else a quarter."""
-    return number if LONG else (number + 3) // 4
+    """Of so many turns of a loop: all in a long run, else an eighth."""
+    return number if LONG else (number + 7) // 8
+
+
+def share_of(items):
+    """All of a long run; else a third, of which each tier has another one, for what other tests do at once as well."""
+    return items if LONG else items[1 if Options.tier == "int3" else 0::3]
 
 
 TIMEOUT = 180  # seconds until a command counts as hanging: crowded machines are slow
@@ -205,7 +212,7 @@ def kernel_definition(definition, cache={}):
     return " ".join([head, place, *arguments])
 
 
-def wait_until(condition, what, seconds=20):
+def wait_until(condition, what, seconds=60):
     """Polls for an action of another process; only its absence fails, never its duration."""
     deadline = time.monotonic() + seconds
     while not condition():

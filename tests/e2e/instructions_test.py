@@ -131,7 +131,7 @@ class Instructions(harness.TestCase):
             places = [place for place in self.probed
                       if place.name not in left_out() and not VARIANTS.match(place.name)]
             self.assertGreater(len(places), 400)
-            for place, seen in pool.map(run_one, places):
+            for place, seen in pool.map(run_one, harness.share_of(places)):
                 with self.subTest(place=place.name):
                     self.assertEqual(seen.returncode, 0, seen.stderr)
                     self.assertEqual(results(seen.stdout), {place.name: expected[place.name]})

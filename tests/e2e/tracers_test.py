@@ -47,6 +47,11 @@ class Tracer:
                        re.findall(r"^uprobe-run: \w+/(\w+) [^\n]*: ([\d,]+) hits?", self.error.decode(), re.M)}
         return self
 
+    def lost(self):
+        """As the tool's summary counts them: on a crowded machine a ring may be full."""
+        counts = re.findall(rb"^uprobe-run: \w+/\w+ [^\n]* lost ([\d,]+) ", self.error, re.M)
+        return sum(int(count.replace(b",", b"")) for count in counts)
+
     @property
     def hits(self):
         return harness.parse_trace(read(self.trace))
@@ -143,6 +148,10 @@ class Orders(TracersCase):
         self.play("ABACBCABCCBA")
 
 
+def descriptors_of(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
 class BusyCase(TracersCase):
     def start_busy(self):
         self.program = fixture("attached_busy")
@@ -151,12 +160,14 @@ class BusyCase(TracersCase):
         return self.target
 
     def check_sequences(self, one):
-        """How many sequences there are: one for each function and thread."""
-        last = {}
+        """How many sequences there are: one for each function and thread. The summary counts each number that is left out."""
+        last, left_out = {}, 0
         for event, number, thread in one.numbered():
             if (event, thread) in last:
-                self.assertEqual(number, last[event, thread] + 1, one.name)
+                self.assertGreater(number, last[event, thread], one.name)
+                left_out += number - last[event, thread] - 1
             last[event, thread] = number
+        self.assertLessEqual(left_out, one.lost(), one.error)
         return len(last)
 
     def definitions(self, *names):
@@ -175,7 +186,7 @@ class Threads(BusyCase):
         target = self.start_busy()
         steady = self.tracer("steady", target.pid, *self.definitions("several", "single"), options=["-b", "8M"]).attached()
         pick, there, number = random.Random(5), {}, 0
-        for _ in range(harness.some_of(24)):
+        for _ in range(harness.some_of(48)):
             if there and (len(there) == 3 or pick.random() < 0.5):
                 name = pick.choice(sorted(there))
                 self.assertGreater(self.check_sequences(there.pop(name).leave()), 0)
@@ -201,16 +212,16 @@ class Threads(BusyCase):
             self.tracer("client", target.pid, *self.definitions("several"), options=["-n", "5"]).end()
             if number == 1:
                 size = footprint(target.pid)
-                descriptors = len(os.listdir(f"/proc/{first.engine()}/fd"))
+                descriptors = descriptors_of(first.engine())
         self.assertEqual(footprint(target.pid), size)
-        self.assertLessEqual(len(os.listdir(f"/proc/{first.engine()}/fd")), descriptors + 1)
+        wait_until(lambda: descriptors_of(first.engine()) <= descriptors + 1, "the descriptors of the last client are closed")
         self.check_sequences(first.leave())
         self.check_as_before()
         self.end_well(target)
 
     def test_two_begin_at_the_same_time(self):
         target = self.start_busy()
-        for _ in range(harness.some_of(10)):
+        for _ in range(harness.some_of(16)):
             both = [self.tracer(name, target.pid, *self.definitions("several"), options=["-d", "300ms"]) for name in "ab"]
             for one in both:
                 one.end()
