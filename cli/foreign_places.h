@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What users of bpftrace, perf, strace, gdb and ltrace type: places in the words of those tools, and whole command lines.
+// Places in the words of bpftrace, perf, gdb, strace and ltrace.
 #pragma once
 
-#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,16 +11,21 @@
 
 namespace uprobe::cli {
 
+// What a text of another tool means here.
+struct Meant {
+  std::vector<std::string> places;  // definitions
+  std::string problem;              // why it cannot be taken as it stands; empty: it can
+};
+
+// Nothing: the text is no other tool's.
+std::optional<Meant> meaning_of(std::string_view text);
+
 // A place or definition in this tool's words. Taken as it stands: what is no other tool's. Translated: "uprobe:PATH:FUNCTION",
 // "uretprobe:...", "break PLACE", "FUNCTION@LIBRARY", "EVENT=PLACE". An error, whose help is the definition to give instead: what a
 // definition cannot say, and probes of the kernel.
 Result<std::string> translated_place(const std::string& text);
 
-// Whether a word is a program that can be run.
-using IsProgram = std::function<bool(const std::string&)>;
-
-// The error of a refused command line; its help is the command that means what another tool would have done, as a line for a shell,
-// if the arguments have a likeness to one.
-Error with_translation(Error error, const std::vector<std::string>& arguments, const IsProgram& is_program);
+// A word for a shell, in quotes where it needs some.
+std::string quoted(const std::string& word);
 
 }  // namespace uprobe::cli

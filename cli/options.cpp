@@ -3,6 +3,7 @@
 #include "cli/options.h"
 
 #include <getopt.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -322,6 +323,12 @@ Error unknown_long(const std::string& name) { return usage("unknown option '--" 
 // getopt_long also accepts a unique beginning of a name, but the next version of the tool may have two options that begin so.
 bool is_abbreviation(const Row& row, const std::string& word) { return name_in(word) != row.name; }
 
+// "-pid": getopt takes it for -p with a value.
+bool is_long_name(const std::string& word) {
+  const auto all = long_names();
+  return word.size() > 2 && word[1] != '-' && std::find(all.begin(), all.end(), word.substr(1)) != all.end();
+}
+
 // For getopt's ':' and '?', with the value that it left in optopt: 0 for an unknown long option.
 Error refused_word(int returned, const std::string& word) {
   if (optopt == 0) return unknown_long(name_in(word));
@@ -357,8 +364,9 @@ Status check_listed(const Options& options) {
 
 Status settle_list(Options& options) {
   std::vector<std::string>& words = options.program;
-  if (!words.empty() && words[0].starts_with("uprobe:"))
-    return usage("-l takes a program, or a file with -x, and no '" + words[0] + "'");
+  const bool is_place =
+      !words.empty() && words[0].find(':') != std::string::npos && ::access(words[0].c_str(), F_OK) != 0;
+  if (is_place) return usage("-l takes a program, or a file with -x, and no '" + words[0] + "'");
   const bool is_attached = !options.attach.pids.empty();
   const bool is_glob =
       (words.size() > 1 || is_attached) && !words.empty() && words[0].find_first_of("*?[") != std::string::npos;
@@ -529,8 +537,12 @@ Result<Options> parse_options(const std::vector<std::string>& arguments) {
     if (returned == -1) break;
     if (returned == ':' || returned == '?') return refused_word(returned, words[static_cast<std::size_t>(optind - 1)]);
     const Row* row = row_of(returned);
-    if (const std::string& word = word_read(words); returned >= kRowBase && is_abbreviation(*row, word))
-      return unknown_long(name_in(word));
+    const std::string& word = word_read(words);
+    if (returned >= kRowBase && is_abbreviation(*row, word)) return unknown_long(name_in(word));
+    if (returned < kRowBase && is_long_name(word))
+      return usage(
+          "'" + word + "' begins with one dash, and would be -" + row->letter + " with '" + word.substr(2) + "'",
+          "did you mean '-" + word + "'?");
     const Status applied = row->apply(options, optarg == nullptr ? std::string() : std::string(optarg));
     if (!applied) {
       Error error = applied.error();

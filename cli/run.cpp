@@ -13,7 +13,7 @@
 #include "cli/doctor.h"
 #include "cli/dry_run.h"
 #include "cli/explain.h"
-#include "cli/foreign_places.h"
+#include "cli/foreign_commands.h"
 #include "cli/help.h"
 #include "cli/launcher.h"
 #include "cli/live_control.h"
@@ -107,6 +107,8 @@ Outcome list(const Call& call) {
     Result<std::string> program = call.engine.find_program(call.options.program[0]);
     if (!program) {
       Error error = program.error();
+      if (call.options.program[0].find(".so") != std::string::npos)
+        error.help = "a library is listed by -x " + call.options.program[0];
       if (error.help.empty() && call.options.program.size() > 1)
         error.help = "to list only some functions, attach the pattern: -l'" + call.options.program[0] + "'";
       return fail(call, error, exit_code_of_launch(error));

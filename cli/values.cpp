@@ -3,6 +3,7 @@
 #include "cli/values.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <limits>
 #include <optional>
@@ -18,6 +19,11 @@ constexpr double kLongestSeconds = 100.0 * 365.25 * 86400;
 
 // from_chars alone would also take a sign, "inf" and "nan".
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+bool is_process_name(std::string_view text) {
+  return !text.empty() && std::isalpha(static_cast<unsigned char>(text[0])) != 0 &&
+         text.find_first_of(", /") == std::string_view::npos;
+}
 
 Error unusable(std::string_view text, const std::string& what, std::string help) {
   std::string said("'");
@@ -123,7 +129,9 @@ Result<std::vector<int>> parse_pids(std::string_view text) {
     const std::size_t end = std::min(text.find(','), text.size());
     const auto number = whole_number(text.substr(0, end));
     if (!number || *number == 0 || *number > std::numeric_limits<int>::max())
-      return unusable(all, "is not a list of process ids", "e.g. -P 1234 or -P 1234,1235");
+      return unusable(
+          all, "is not a list of process ids",
+          is_process_name(all) ? "processes of that name: --comm=" + std::string(all) : "e.g. -P 1234 or -P 1234,1235");
     pids.push_back(static_cast<int>(*number));
     if (end == text.size()) return pids;
     text.remove_prefix(end + 1);

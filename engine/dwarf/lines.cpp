@@ -67,7 +67,8 @@ std::optional<Dwarf_Die> instance_at(Dwarf* debug, std::uint64_t address) {
 Error no_such_line(const std::string& file, int line, int after) {
   if (after < 0) return Error{.code = Code::not_found, .text = "no source '" + file + "' in the debug information"};
   Error error{.code = Code::not_found, .text = "no code at " + file + ":" + std::to_string(line)};
-  if (after > 0) error.help = "the next line with code is " + std::to_string(after);
+  error.help = after > 0 ? "the next line with code is " + std::to_string(after)
+                         : "it is after the last line with code; --lines=FUNC lists those of a function";
   return error;
 }
 

@@ -140,7 +140,10 @@ Status Walker::start(const Scopes& scopes) {
   }
   if (!found) {
     const std::string names = names_of(scopes);
-    return blame(name, "no variable '" + std::string(name) + "' here", names.empty() ? "" : "there are: " + names);
+    std::string help = names.empty() ? "" : "there are: " + names;
+    if (name.starts_with("arg") && name.find_first_not_of("0123456789", 3) == std::string_view::npos)
+      help = "$arg1 is the first argument" + (help.empty() ? "" : "; of variables " + help);
+    return blame(name, "no variable '" + std::string(name) + "' here", help);
   }
   at_ = *found;
   type_ = type_of(at_);

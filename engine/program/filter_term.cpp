@@ -196,7 +196,11 @@ Result<Term> TermReader::read() {
                  .help = "a term begins with the name of a field",
                  .err = EPERM};
   const auto field = find_field(filter_.substr(begin, at_ - begin), layout_, context_.id);
-  if (!field) return fail(kNoField);
+  if (!field) {
+    Error error = fail(kNoField);
+    error.help = fields_help(layout_);
+    return error;
+  }
   take(".ustring");
   const bool is_function = take(".function");
   skip_spaces();

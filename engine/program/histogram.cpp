@@ -204,7 +204,9 @@ Result<HistogramWord> HistogramReader::find(Piece name) {
   if (text == "comm" || text == "COMM" || text == "common_comm")
     return made("common_comm", of_source(HistogramSource::task_name));
   if (text == "common_timestamp") return absent(name.at, "time stamps as keys and values are");
-  return fail(name.at, kNoField);
+  Error error = fail(name.at, kNoField);
+  error.help = fields_help(layout_);
+  return error;
 }
 
 Status HistogramReader::buckets(Piece modifier, HistogramWord& word) const {

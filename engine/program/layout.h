@@ -46,6 +46,9 @@ inline std::string_view head_name(const EventLayout& layout) {
   return layout.style == Style::function ? "__ip" : "__probe_ip";
 }
 
+// For an error about an unknown field: which there are.
+std::string fields_help(const EventLayout& layout);
+
 // Data of another mapped file; see spec::Argument.
 struct ObjectData {
   std::string path;

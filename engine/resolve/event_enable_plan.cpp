@@ -35,6 +35,7 @@ class Planner {
   Result<TriggerProgram> make(const TriggerSpec& spec, const std::string& text, std::uint32_t number);
   Status add_histogram(const TriggerSpec& spec, const std::string& text, std::uint32_t number);
   std::optional<std::uint32_t> find(const std::string& group, const std::string& event) const;
+  std::string events_help() const;
 
   const spec::DefinitionSet& definitions_;
   const std::vector<program::EventLayout>& layouts_;
@@ -48,6 +49,15 @@ std::optional<std::uint32_t> Planner::find(const std::string& group, const std::
   for (std::uint32_t i = 0; i < events_.size(); ++i)
     if (events_[i].group == group && events_[i].event == event) return i;
   return std::nullopt;
+}
+
+// Which events there are, as triggers name them.
+std::string Planner::events_help() const {
+  constexpr std::size_t kShown = 10;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(events_.size(), kShown); ++i)
+    names += (names.empty() ? "there are: " : ", ") + events_[i].group + ":" + events_[i].event;
+  return names + (events_.size() > kShown ? ", ..." : "");
 }
 
 Status Planner::add_histogram(const TriggerSpec& spec, const std::string& text, std::uint32_t number) {
@@ -70,8 +80,11 @@ Result<TriggerProgram> Planner::make(const TriggerSpec& spec, const std::string&
   TriggerProgram made{.kind = spec.kind, .target = 0, .count = spec.count, .condition = {}};
   if (!spec.event.empty()) {
     const auto target = find(spec.group, spec.event);
-    if (!target)
-      return about(text, spec.target_at, "no event " + spec.group + ":" + spec.event + " is defined", EINVAL);
+    if (!target) {
+      Error error = about(text, spec.target_at, "no event " + spec.group + ":" + spec.event + " is defined", EINVAL);
+      error.help = events_help();
+      return error;
+    }
     made.target = *target;
   }
   if (spec.kind == shared::TriggerKind::histogram) {

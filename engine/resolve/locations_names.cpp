@@ -118,7 +118,14 @@ Status LocationResolver::find_object(ProbeSpec& spec) {
     return as_line_of_function(spec);
   if (!program)
     if (std::string library = find_library(name); !library.empty()) program = std::move(library);
-  if (!program) return at_column(spec, place.path_column, Error{.code = Code::not_found, .text = program.error().text});
+  if (!program) {
+    std::vector<std::string> names;
+    for (const LoadedObject& object : objects_for(place)) names.push_back(base_name(object.path));
+    return at_column(spec, place.path_column,
+                     Error{.code = Code::not_found,
+                           .text = program.error().text,
+                           .help = names.empty() ? program.error().help : "there are: " + list_of(names)});
+  }
   place.path = program.take();
   look_at(place);
   return ok();

@@ -111,7 +111,9 @@ Result<std::string> find_program(const std::string& program) {
     if (failed == EACCES) error = EACCES;
     at = end + 1;
   }
-  return exec_error(program, error);
+  Error missing = exec_error(program, error);
+  if (const std::string here = "./" + program; usable(here) == 0) missing.help = "did you mean " + here + "?";
+  return missing;
 }
 
 Result<std::string> find_object_file(const std::string& name) {

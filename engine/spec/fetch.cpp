@@ -92,7 +92,9 @@ Result<Fetch> FetchParser::parse(std::string_view text) {
   if (const std::string modern = context_.words_2009 ? modern_word(text) : ""; !modern.empty())
     return parse_as(text, modern);
   if (!context_.strict && text.starts_with("entry(")) return parse_entry(text);
-  if (!is_letter(text[0]) && text[0] != '_') return blame(text, message::kBadFetch);
+  if (!is_letter(text[0]) && text[0] != '_')
+    return with_help(blame(text, message::kBadFetch),
+                     "a value is %di, $arg1, +8(%di), a constant \\5 or a variable; a condition follows ' if '");
   if (!context_.strict) return Fetch{.yield = Yield::variable};
   const bool is_register = find_register(text, RegisterNames::extended).has_value();
   return with_help(blame(text, message::kNoBtf),
@@ -193,7 +195,8 @@ Result<Fetch> FetchParser::parse_stack(std::string_view text) {
 Result<Fetch> FetchParser::parse_argument_variable(std::string_view text) {
   std::uint64_t number = 0;
   if (read_unsigned(text.substr(4), 10, number) != 0) return blame(text, message::kBadVariable);
-  if (number == 0 || number > kMaxArgumentNumber) return blame(text, message::kBadArgumentNumber);
+  if (number == 0 || number > kMaxArgumentNumber)
+    return with_help(blame(text, message::kBadArgumentNumber), "$arg1 is the first argument");
   if (context_.strict) return blame(text, message::kNotEntry);
   if (context_.is_return || !context_.is_function_entry)
     return with_help(blame(text, message::kNotEntry), "past its first instruction a function's arguments may be gone");

@@ -80,6 +80,16 @@ WORKS = [
     ("-p 'r:c:malloc' -- {demo}", "malloc"),
     ("-p libc.so.6:write -p libc:open -- {demo}", "write open"),
     ("-p 'libc:open path=+0(%di):string flags=%si' -- {demo}", "open"),
+    ("-p 'break greet if n > 2' -- {demo}", "greet"),
+    ("-p 'b demo.c:{line} if n == 3' -- {demo}", "demo_c_{line}"),
+    ("-p 'rbreak ^gre' -- {demo}", "greet"),
+    ("-p 'uprobe:{demo}:\"greet\"' -- {demo}", "greet"),
+    ("-pgreet {demo}", "greet"),
+    ("-p 'greet()' {demo}", None),
+    ("-p 'greet(who,n)' {demo}", "greet"),
+    ("--dry-run -p greet -P {pid}", None),
+    ("--explain greet -P {pid}", None),
+    ("--probe={demo}:greet --output={trace} {demo}", "greet"),
 ]
 
 # What is typed; what has to be typed instead; the events of that.
@@ -122,6 +132,84 @@ SAYS = [
     ("-e malloc {demo}", "uprobe-run -p malloc {demo}", "malloc"),
     ("-e malloc+free@libc.so.6 {demo}", "uprobe-run -p malloc -p libc.so.6:free {demo}", "malloc free"),
     ("-x greet {demo}", "uprobe-run -p greet {demo}", "greet"),
+    # nothing to look at
+    ("{demo}", "uprobe-run -p malloc {demo}", "malloc"),
+    ("strace {demo}", "uprobe-run -p malloc {demo}", "malloc"),
+    ("-c {demo}", "uprobe-run -p malloc {demo}", "malloc"),
+    ("-tt -T {demo}", "uprobe-run -p malloc {demo}", "malloc"),
+    ("--args {demo}", "uprobe-run -p malloc {demo}", "malloc"),
+    # bpftrace
+    ("-e 'u:{demo}:greet {{ @ = hist(arg1); }}' {demo}", "uprobe-run -p '{demo}:greet $arg2' {demo}", "greet"),
+    ("-e 'uprobe:{demo}:greet /arg1 == 3/ {{ @ = count(); }}' -c '{demo}'",
+     "uprobe-run -p '{demo}:greet arg1=$arg2 if arg1 == 3' {demo}", "greet"),
+    ("-e 'BEGIN {{ printf(\"x\"); }} uprobe:{demo}:greet {{ exit(); }}' {demo}", "uprobe-run -p {demo}:greet {demo}", "greet"),
+    ("-e 'uprobe:{demo}:greet,uprobe:{demo}:count {{ @[probe] = count(); }}' {demo}",
+     "uprobe-run -p {demo}:greet -p {demo}:count {demo}", "greet count"),
+    ("-e 'uprobe:{demo}:greet {{ @[ustack] = count(); }}' {demo}", "uprobe-run -p {demo}:greet --trigger=stacktrace {demo}", "greet"),
+    ("-p 'greet str(arg0)' {demo}", "-p 'greet $arg1:string'", None),
+    ("-p 'uprobe:{demo}:greet,uprobe:{demo}:count' {demo}", "uprobe-run -p {demo}:greet -p {demo}:count {demo}", "greet count"),
+    ("-l '{demo}:g*'", "uprobe-run -x {demo} '-lg*'", None),
+    ("-lv 'u:{demo}:g*'", "uprobe-run -x {demo} '-lg*'", None),
+    ("-p BEGIN {demo}", "'BEGIN' and 'END' are bpftrace's", None),
+    # perf
+    ("probe -x {demo} --funcs", "uprobe-run -x {demo} -l", None),
+    ("probe -x {demo} -L greet", "uprobe-run -x {demo} --lines=greet", None),
+    ("probe -x {demo} -V greet", "uprobe-run -x {demo} --vars=greet", None),
+    ("probe -l", "uprobe-run --control SESSION --list", None),
+    ("probe -d greet", "uprobe-run --control SESSION --remove=greet", None),
+    ("probe -x {demo} greet who n -- {demo}", "uprobe-run -x {demo} -p 'greet who n' {demo}", "greet"),
+    ("record -g -e probe_libc:malloc {demo}", "uprobe-run -p libc:malloc --trigger=stacktrace {demo}", "malloc"),
+    ("perf record -aR -e probe_libc:malloc -- {demo}", "uprobe-run -p libc:malloc {demo}", "malloc"),
+    ("perf trace -p {pid}", "uprobe-run -P {pid} -p malloc", "malloc"),
+    # strace
+    ("-fp {pid}", "uprobe-run -f -P {pid} -p malloc", "malloc"),
+    ("-e trace=%file {demo}", "uprobe-run -p libc:open -p libc:access -p libc:unlink {demo}", "open"),
+    ("-e trace=desc {demo}", "uprobe-run -p libc:read -p libc:write -p libc:close {demo}", "write close"),
+    ("-k -e write {demo}", "uprobe-run -p write --trigger=stacktrace {demo}", "write"),
+    ("-y -e signal=none -e open {demo}", "uprobe-run -p open {demo}", "open"),
+    ("-e inject=open:error=ENOENT -e open {demo}", "uprobe-run -p open {demo}", "open"),
+    ("-E A=b -S calls -e open {demo}", "uprobe-run -p open {demo}", "open"),
+    ("--trace=open {demo}", "uprobe-run -p libc:open {demo}", "open"),
+    # gdb
+    ("-ex 'catch syscall open' -ex run {demo}", "uprobe-run -p libc:open {demo}", "open"),
+    ("-p 'catch syscall open' {demo}", "-p libc:open", None),
+    ("-ex 'tbreak demo.c:{line} if n == 3' -ex c --args {demo}", "uprobe-run -p 'demo.c:{line} n if n == 3' {demo}", "demo_c_{line}"),
+    ("-batch -ex 'break greet' -ex run -ex bt {demo}", "uprobe-run -p greet {demo}", "greet"),
+    ("-ex 'b greet' -p {pid}", "uprobe-run -p greet -P {pid}", "greet"),
+    ("-ex 'info functions gre' {demo}", "uprobe-run '-l*gre*' {demo}", None),
+    ("-ex 'rbreak ^gre' {demo}", "uprobe-run -p 'gre*' {demo}", "greet"),
+    ("-p 'watch total' {demo}", "watchpoints are not known", None),
+    # ltrace
+    ("-e malloc+free-realloc {demo}", "uprobe-run -p malloc -p free {demo}", "malloc free"),
+    ("-e '*alloc@libc*' {demo}", "uprobe-run -p 'libc:*alloc' {demo}", "malloc"),
+    ("-x '@libc.so*' {demo}", "uprobe-run -p 'libc:*' {demo}", None),
+    ("-S -e malloc {demo}", "uprobe-run -p malloc {demo}", "malloc"),
+    # slips
+    ("-p=greet {demo}", "uprobe-run -p greet {demo}", "greet"),
+    ("-p greet,count {demo}", "uprobe-run -p greet -p count {demo}", "greet count"),
+    ("-pid {pid} -p greet", "uprobe-run --pid {pid} -p greet", "greet"),
+    ("-probe greet {demo}", "uprobe-run -p greet {demo}", "greet"),
+    ("-P demo -p greet", "processes of that name: --comm=demo", None),
+    ("--outptu=x -p greet {demo}", "did you mean '--output'?", None),
+    ("-p gret {demo}", "close: greet", None),
+    ("-p libc:maloc {demo}", "close: malloc", None),
+    ("-p libx:malloc {demo}", "there are: demo, libc.so.6", None),
+    ("-p demo.c:700 {demo}", "it is after the last line with code; --lines=FUNC", None),
+    ("-p 'greet n=2' {demo}", "a condition follows ' if '", None),
+    ("-p 'greet arg1' {demo}", "$arg1 is the first argument", None),
+    ("-p 'greet $arg0' {demo}", "$arg1 is the first argument", None),
+    ("-p 'greet who:str' {demo}", "did you mean 'string'?", None),
+    ("-p 'greet n' --filter 'm > 2' {demo}", "there are: n; comm, common_pid and cpu are of all events", None),
+    ("-p 'greet n' --trigger hist:keys=m {demo}", "there are: n; comm, common_pid and cpu are of all events", None),
+    ("-p greet --filter 'n > 2' {demo}", "the event records no values", None),
+    ("-p greet --trigger enable_event:uprobes:grt {demo}", "there are: uprobes:greet", None),
+]
+
+# What is typed; its exit code, and what is said: nothing else can be meant.
+ENDS = [
+    ("-p greet demo", 127, "did you mean ./demo?"),
+    ("-l libc.so.6 {demo}", 127, "a library is listed by -x libc.so.6"),
+    ("-p greet ./nosuch", 127, "./nosuch: No such file or directory"),
 ]
 
 
@@ -174,7 +262,7 @@ class Says(FirstLines):
                 code, text = self.run_line(line.format(**self.names))
                 better = better.format(**self.names)
                 self.assertEqual(code, 125, text)
-                self.assertLessEqual(len(text.splitlines()), 4, text)
+                self.assertLessEqual(len(text.splitlines()), 4, text)  # what, where (with a caret), what to do
                 self.assertIn(better, text)
                 if events:
                     said = next(one for one in text.splitlines() if better in one)
@@ -182,9 +270,18 @@ class Says(FirstLines):
                     self.check_works(better.removeprefix("uprobe-run "), events)
 
 
+class Ends(FirstLines):
+    def test_each(self):
+        for line, status, says in ENDS:
+            with self.subTest(line=line):
+                done = harness.run([*harness.tracer(), *shlex.split(line.format(**self.names))], cwd=self.folder)
+                self.assertEqual(done.returncode, status, done.stderr)
+                self.assertIn(says, done.stderr.decode())
+
+
 class Enough(harness.TestCase):
-    def test_there_are_forty(self):
-        self.assertGreaterEqual(len(WORKS) + len(SAYS), 40)
+    def test_there_are_eighty(self):
+        self.assertGreaterEqual(len(WORKS) + len(SAYS) + len(ENDS), 80)
 
 
 if __name__ == "__main__":
