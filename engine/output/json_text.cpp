@@ -37,7 +37,7 @@ char* put_digits(char* at, std::uint32_t value, int digits) {
   return at;
 }
 
-char* put(char* at, std::string_view text) {
+char* put_text(char* at, std::string_view text) {
   std::memcpy(at, text.data(), text.size());
   return at + text.size();
 }
@@ -47,11 +47,11 @@ char* put_special(char* at, std::string_view& text, bool is_escaped) {
   const std::size_t length = utf8_character(text);
   const std::string_view character = text.substr(0, length == 0 ? 1 : length);
   text.remove_prefix(character.size());
-  if (length == 0) return put_digits(put(at, "\\\\x"), byte_of(character[0]), 2);
-  if (character == "\\") return put(at, is_escaped ? "\\\\\\\\" : "\\\\");
-  if (character == "\"") return put(at, "\\\"");
-  if (is_shown(character)) return put(at, character);
-  return put_digits(put(at, "\\u"), code_point(character), 4);
+  if (length == 0) return put_digits(put_text(at, "\\\\x"), byte_of(character[0]), 2);
+  if (character == "\\") return put_text(at, is_escaped ? "\\\\\\\\" : "\\\\");
+  if (character == "\"") return put_text(at, "\\\"");
+  if (is_shown(character)) return put_text(at, character);
+  return put_digits(put_text(at, "\\u"), code_point(character), 4);
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ bool add_json_characters(Buffer& out, std::string_view text) {
   while (!text.empty()) {
     std::size_t plain = 0;
     while (plain < text.size() && is_plain(text[plain])) ++plain;
-    at = put(at, text.substr(0, plain));
+    at = put_text(at, text.substr(0, plain));
     text.remove_prefix(plain);
     if (!text.empty()) at = put_special(at, text, is_escaped);
   }

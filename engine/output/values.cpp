@@ -16,7 +16,7 @@ using Layout = program::EventLayout;
 
 // Of the words after the head of a payload (engine/program/layout.h).
 constexpr std::uint32_t kAddress = 8, kReturnAddress = 16;
-constexpr std::size_t kMostName = 200;  // limits the length of a line
+constexpr std::size_t kMostSymbol = 200;  // limits the length of a line
 
 template <class T>
 T loaded(const std::uint8_t* at) {
@@ -135,7 +135,7 @@ void add_number(Buffer& out, const Value& value) {
 void add_symbol(Buffer& out, Symbols* symbols, const trace::EventRecord& record, std::uint64_t address) {
   const NamedAddress found = symbols == nullptr ? NamedAddress{} : symbols->name_of(record, address);
   if (found.name.empty()) return add_number(out, {.kind = Value::Kind::hex, .number = address});
-  out.add(found.name.substr(0, kMostName));
+  out.add(found.name.substr(0, kMostSymbol));
   out.add("+");
   add_number(out, {.kind = Value::Kind::hex, .number = found.distance});
 }
