@@ -8,6 +8,7 @@ std::string help_text() {
   return R"(Usage: uprobe-run [OPTION]... -p DEF [-p DEF]... PROGRAM [ARGUMENT]...
        uprobe-run [OPTION]... -p DEF [-p DEF]... -P PID | --comm=NAME [--wait]
        uprobe-run --dry-run|--check|--list-events|--format-file -p DEF...
+       uprobe-run --replay=FILE [OPTION]...
        uprobe-run -l[GLOB] PROGRAM | -x FILE | -P PID [FILE]
 Runs PROGRAM and prints a line each time one of its probed instructions is
 reached. Needs no root. Options go before PROGRAM; what follows it is its own.
@@ -90,6 +91,19 @@ Output:
   -v, --verbose             show how each probe is placed; twice: with its
                             instruction; a summary line for every probe
       --color=WHEN          auto (default), always or never
+
+Recordings:
+      --record=FILE         write a recording in place of the trace: faster, and
+                            to be printed later, on any machine
+      --limit=SIZE          end the tracing before the recording has more than
+                            SIZE bytes, with K, M or G; the program goes on
+      --replay=FILE         print a recording as the trace would have been, or
+                            in another --format; --filter=EXPR chooses among
+                            the events that have its fields
+      --events=GLOB         of a recording: only [GROUP/]EVENT
+      --task=TASK           only this process or thread, by id or name (with *)
+      --from=TIME           only from this time on, in seconds as printed
+      --to=TIME             only up to this time
 
 Look without running:
   -l, --list[=GLOB]         list the functions that can be probed, of -x FILE or

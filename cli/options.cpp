@@ -54,8 +54,9 @@ Status add_probe(Options& options, const std::string& text) {
 Status set_mode(Options& options, Mode mode) {
   if (options.mode != Mode::trace && options.mode != mode)
     return usage(
-        "-l, --lines, --vars, --dry-run, --explain, --doctor, --check, --list-events and --format-file exclude each "
-        "other");
+        "-l, --lines, --vars, --dry-run, --explain, --doctor, --replay, --check, --list-events and --format-file "
+        "exclude "
+        "each other");
   options.mode = mode;
   return ok();
 }
@@ -88,7 +89,9 @@ Status add_function(Options& options, const std::string& value) {
   return ok();
 }
 
+// Without a -p it is for a recording, or refused by settle_replay().
 Status set_filter(Options& options, const std::string& value) {
+  if (options.sources.empty()) return options.replay.filter = value, ok();
   return change_probe(options, [&](ProbeSource& probe) { probe.filter = value; });
 }
 
@@ -202,6 +205,15 @@ constexpr std::array kRows = {
     Row{0, "format", required_argument, "FORMAT", set_format},
     Row{0, "style", required_argument, "STYLE", set_style},
     Row{0, "no-header", no_argument, "", [](Options& o, Text) { return o.no_header = true, ok(); }},
+    Row{0, "record", required_argument, "FILE", [](Options& o, Text v) { return set_name(o.record, v); }},
+    Row{0, "limit", required_argument, "SIZE",
+        [](Options& o, Text v) { return store(o.record_limit, parse_recording_size(v)); }},
+    Row{0, "replay", required_argument, "FILE",
+        [](Options& o, Text v) { return o.replay.path = v, set_mode(o, Mode::replay); }},
+    Row{0, "events", required_argument, "GLOB", [](Options& o, Text v) { return o.replay.events = v, ok(); }},
+    Row{0, "from", required_argument, "TIME", [](Options& o, Text v) { return store(o.replay.from, parse_seconds(v)); }},
+    Row{0, "to", required_argument, "TIME", [](Options& o, Text v) { return store(o.replay.to, parse_seconds(v)); }},
+    Row{0, "task", required_argument, "TASK", [](Options& o, Text v) { return o.replay.task = v, ok(); }},
     Row{'o', "output", required_argument, "FILE", [](Options& o, Text v) { return set_name(o.output, v); }},
     Row{0, "hist-file", required_argument, "FILE", [](Options& o, Text v) { return set_name(o.histogram_file, v); }},
     Row{'n', "max-events", required_argument, "N",
@@ -455,17 +467,6 @@ Status settle_doctor(const Options& options) {
                "e.g. uprobe-run --doctor -P 812");
 }
 
-// The tool keeps neither standard output nor standard error: they belong to the program.
-Status settle_daemonize(const Options& options) {
-  if (!options.daemonize) return ok();
-  if (options.mode != Mode::trace) return usage("-D is for a program that is started, and none is");
-  if (attaches(options)) return usage("-D is for a program that is started, and attaching starts none");
-  if (options.output.empty() || options.output == "-")
-    return usage("-D needs -o FILE: standard output and standard error are the program's alone");
-  if (options.histogram_file == "-") return usage("with -D --hist-file needs a file: standard output is the program's");
-  return ok();
-}
-
 // Looks among the program's own arguments.
 bool has_probe_option(const std::vector<std::string>& program) {
   const auto is_one = [](const std::string& word) {
@@ -483,7 +484,10 @@ Status settle(Options& options) {
   for (const ControlCommand& command : options.commands)
     if (const char* name = spelling(command.kind)) return usage(std::string(name) + " needs --control SESSION");
   if (options.mode == Mode::doctor) return settle_doctor(options);
+  if (options.mode == Mode::replay) return settle_replay(options);
+  RETURN_IF_ERROR(refuse_replays(options));
   RETURN_IF_ERROR(settle_attach(options));
+  RETURN_IF_ERROR(settle_recording(options));
   RETURN_IF_ERROR(settle_daemonize(options));
   RETURN_IF_ERROR(settle_output(options));
   if (options.mode == Mode::list) return settle_list(options);

@@ -13,6 +13,7 @@
 #include "engine/ipc/control_protocol.h"
 #include "engine/plan/return_mode.h"
 #include "engine/plan/tier.h"
+#include "engine/recording/replay.h"
 #include "engine/spec/probe_spec.h"
 #include "engine/types.h"
 
@@ -29,6 +30,7 @@ enum class Mode {
   list_events,
   format_file,
   doctor,
+  replay,
   control,
   help,
   version,
@@ -81,6 +83,9 @@ struct Options {
   bool short_lines = false;                // --style=short
   std::string format = "text";             // --format
   bool no_header = false;
+  std::string record;              // --record: takes the place of `output`; empty: none
+  std::uint64_t record_limit = 0;  // --limit; 0: none
+  recording::ReplayOptions replay;
   bool joins_others = false;  // --join
   bool raw_strings = false;
   bool quiet = false;

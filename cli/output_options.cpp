@@ -10,6 +10,8 @@ namespace {
 
 constexpr const char* kText = "text";
 
+bool records(const Options& options) { return !options.record.empty(); }
+
 bool is_histogram(const std::string& trigger) { return trigger.starts_with("hist"); }
 
 bool has_histogram(const ProbeSource& source) {
@@ -25,8 +27,11 @@ bool only_counts(const Options& options) {
 }
 
 Error refused(const Options& options, const std::string& text, const std::string& help) {
-  return Error{.code = Code::usage, .text = text, .where = "--format=" + options.format, .help = help};
+  const std::string option = records(options) ? "--record" : "--format=" + options.format;
+  return Error{.code = Code::usage, .text = text, .where = option, .help = help};
 }
+
+Error daemonize_error(const std::string& text) { return Error{.code = Code::usage, .text = text}; }
 
 }  // namespace
 
@@ -37,17 +42,62 @@ Status set_format(Options& options, const std::string& name) {
   return ok();
 }
 
+Status settle_recording(Options& options) {
+  if (options.record.empty()) return ok();
+  if (!options.output.empty()) return refused(options, "the recording takes the place of the trace", "drop -o");
+  options.output = options.record;
+  return ok();
+}
+
+Status settle_daemonize(const Options& options) {
+  if (!options.daemonize) return ok();
+  if (options.mode != Mode::trace) return daemonize_error("-D is for a program that is started, and none is");
+  if (attaches(options)) return daemonize_error("-D is for a program that is started, and attaching starts none");
+  if (options.output.empty() || options.output == "-")
+    return daemonize_error("-D needs -o FILE: standard output and standard error are the program's alone");
+  if (options.histogram_file == "-")
+    return daemonize_error("with -D --hist-file needs a file: standard output is the program's");
+  return ok();
+}
+
 Status settle_output(const Options& options) {
   const format::Format& format = *format::format_called(options.format);
-  if (format.takes_text) return ok();
-  if (options.short_lines || options.style != spec::Style::event)
+  if (records(options) && options.format != kText)
+    return refused(options, "a recording can be printed in any format later",
+                   "--replay=FILE --format=" + options.format);
+  if (options.record_limit != 0 && !records(options))
+    return Error{.code = Code::usage, .text = "it is for a recording", .where = "--limit", .help = "--record=FILE"};
+  if (takes_text(options)) return ok();
+  if (!records(options) && (options.short_lines || options.style != spec::Style::event))
     return refused(options, "--style is for lines of text", "drop one of them");
   const auto& all = options.sources;
   if (options.histogram_file.empty() && std::any_of(all.begin(), all.end(), has_histogram))
     return refused(options, "there is no place for the tables of hist triggers", "--hist-file=FILE");
-  if (options.daemonize && !format.tells_losses)
+  if (options.daemonize && !records(options) && !format.tells_losses)
     return refused(options, "-D leaves no place to report losses", "--format=" + std::string(kText));
   return ok();
+}
+
+Status settle_replay(const Options& options) {
+  const auto usage = [](const std::string& text) {
+    return Error{.code = Code::usage, .text = text, .where = "--replay", .help = "e.g. uprobe-run --replay=FILE"};
+  };
+  if (!options.sources.empty() || !options.program.empty() || attaches(options))
+    return usage("a recording is printed: no program, process or probe goes with it");
+  if (records(options) || options.record_limit != 0) return usage("a recording is printed, and --record makes one");
+  if (options.style != spec::Style::event) return usage("the recording has the style of its events");
+  if (options.daemonize || !options.histogram_file.empty()) return usage("-D and --hist-file are for traced programs");
+  return ok();
+}
+
+Status refuse_replays(const Options& options) {
+  const recording::ReplayOptions& replay = options.replay;
+  if (!replay.filter.empty())
+    return Error{.code = Code::usage, .text = "it belongs to the -p before it, and there is none", .where = "--filter"};
+  if (replay.events.empty() && replay.task.empty() && !replay.from && !replay.to) return ok();
+  return Error{.code = Code::usage,
+               .text = "--events, --task, --from and --to choose from a recording",
+               .help = "--replay=FILE"};
 }
 
 bool wants_header(const Options& options) {
@@ -55,7 +105,9 @@ bool wants_header(const Options& options) {
   return options.format != kText || (!options.quiet && !options.short_lines && !only_counts(options));
 }
 
-bool takes_text(const Options& options) { return format::format_called(options.format)->takes_text; }
+bool takes_text(const Options& options) {
+  return !records(options) && format::format_called(options.format)->takes_text;
+}
 
 bool has_fixed_fields(const Options& options) { return format::format_called(options.format)->has_fixed_fields; }
 

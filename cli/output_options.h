@@ -10,8 +10,15 @@
 namespace uprobe::cli {
 
 Status set_format(Options& options, const std::string& name);
+// A recording is written to the place of the trace.
+Status settle_recording(Options& options);
+// -D: the tool keeps neither standard output nor standard error, which belong to the program.
+Status settle_daemonize(const Options& options);
 // Whether the format can hold what else the options ask for.
 Status settle_output(const Options& options);
+// Whether a recording can be printed so; and, for everything else, whether an option is there that is for recordings alone.
+Status settle_replay(const Options& options);
+Status refuse_replays(const Options& options);
 
 // Whether the names of the columns are printed first.
 bool wants_header(const Options& options);

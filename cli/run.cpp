@@ -20,6 +20,7 @@
 #include "cli/options.h"
 #include "cli/output_options.h"
 #include "cli/probes_file.h"
+#include "cli/replay.h"
 #include "cli/skip_refused.h"
 #include "cli/summary.h"
 #include "cli/text.h"
@@ -290,6 +291,8 @@ Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
   options.raw_strings = call.options.raw_strings;
   options.short_lines = call.options.short_lines;
   options.format = call.options.format;
+  options.records = !call.options.record.empty();
+  options.record_limit = call.options.record_limit;
   options.header = wants_header(call.options);
   options.until_last = call.options.until_last;
   options.first_ended = [&](std::size_t others) {
@@ -502,6 +505,8 @@ Outcome run_cli(const std::vector<std::string>& arguments, Engine& engine, const
     case Mode::list_events:
     case Mode::format_file:
       return check(call);
+    case Mode::replay:
+      return replay(call);
     case Mode::control:
       return control(call);
     case Mode::trace:

@@ -79,6 +79,16 @@ std::string size_text(std::uint64_t bytes) {
   return std::to_string(bytes);
 }
 
+// More than any limit where the number does not fit.
+Result<std::uint64_t> size_in(std::string_view text, const std::string& limits) {
+  const std::optional<unsigned> shift = text.empty() ? std::nullopt : size_shift(text.back());
+  const std::optional<std::uint64_t> number = whole_number(shift ? text.substr(0, text.size() - 1) : text);
+  if (!number) return unusable(text, "is not a size", "bytes, or a number followed by K, M or G, " + limits);
+  const unsigned by = shift.value_or(0);
+  const std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+  return *number > most >> by ? most : *number << by;
+}
+
 }  // namespace
 
 Result<std::uint64_t> parse_count(std::string_view text) {
@@ -101,18 +111,36 @@ Result<std::chrono::nanoseconds> parse_duration(std::string_view text) {
   return result;
 }
 
+Result<std::uint64_t> parse_seconds(std::string_view text) {
+  constexpr std::size_t kDigits = 9;
+  constexpr std::uint64_t kSecond = 1'000'000'000, kMost = 100'000'000'000;
+  const std::size_t point = std::min(text.find('.'), text.size());
+  std::string after(text.substr(std::min(point + 1, text.size())));
+  const bool is_short = after.size() <= kDigits && (point == text.size() || !after.empty());
+  after.resize(kDigits, '0');
+  const auto seconds = whole_number(text.substr(0, point)), rest = whole_number(after);
+  if (!is_short || !seconds || !rest || *seconds > kMost / 10)
+    return unusable(text, "is not a time of the trace", "seconds, as in its lines: 12345.678901");
+  return *seconds * kSecond + *rest;
+}
+
 Result<std::uint64_t> parse_ring_size(std::string_view text) {
   using shared::kMaxRingBytes;
   using shared::kMinRingBytes;
   const std::string limits = "from " + size_text(kMinRingBytes) + " to " + size_text(kMaxRingBytes) + " for each ring";
-  const std::optional<unsigned> shift = text.empty() ? std::nullopt : size_shift(text.back());
-  const std::optional<std::uint64_t> number = whole_number(shift ? text.substr(0, text.size() - 1) : text);
-  if (!number) return unusable(text, "is not a size", "bytes, or a number followed by K, M or G, " + limits);
-  const unsigned by = shift.value_or(0);
-  const bool overflows = *number > std::numeric_limits<std::uint64_t>::max() >> by;
-  if (overflows || *number << by > kMaxRingBytes) return unusable(text, "is too large a buffer", limits);
-  if (*number << by < kMinRingBytes) return unusable(text, "is too small a buffer", limits);
-  return *number << by;
+  const Result<std::uint64_t> size = size_in(text, limits);
+  if (!size) return size.error();
+  if (*size > kMaxRingBytes) return unusable(text, "is too large a buffer", limits);
+  if (*size < kMinRingBytes) return unusable(text, "is too small a buffer", limits);
+  return *size;
+}
+
+Result<std::uint64_t> parse_recording_size(std::string_view text) {
+  constexpr std::uint64_t kLeast = 256 * 1024;
+  const std::string limits = "from " + size_text(kLeast) + " on";
+  const Result<std::uint64_t> size = size_in(text, limits);
+  if (size && *size < kLeast) return unusable(text, "is too small a recording", limits);
+  return size;
 }
 
 Result<std::uint32_t> parse_string_limit(std::string_view text) {

@@ -25,6 +25,12 @@ Result<std::uint32_t> parse_string_limit(std::string_view text);
 // "65536", "64K", "4M", "1G": a ring's size in bytes, kMinRingBytes..kMaxRingBytes.
 Result<std::uint64_t> parse_ring_size(std::string_view text);
 
+// As parse_ring_size(), for a file.
+Result<std::uint64_t> parse_recording_size(std::string_view text);
+
+// "12345.678901": seconds with up to nine digits after the point, in nanoseconds.
+Result<std::uint64_t> parse_seconds(std::string_view text);
+
 // "12", "12,34": process ids.
 Result<std::vector<int>> parse_pids(std::string_view text);
 

@@ -148,6 +148,8 @@ struct RunOptions {
   std::uint64_t max_events = 0;            // 0: no limit; afterwards the program goes on untraced
   std::chrono::nanoseconds duration{0};    // 0: no limit
   std::string format = "text";             // a name of engine/output/formats.h
+  bool records = false;                    // write a recording (engine/recording/) instead
+  std::uint64_t record_limit = 0;          // bytes of it; 0: none. Afterwards the program goes on untraced
   bool header = true;                      // begin with the names of the columns
   bool short_lines = false;                // without the column of flags
   bool raw_strings = false;                // print all bytes of strings and names unchanged, as the kernel does

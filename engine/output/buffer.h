@@ -24,6 +24,9 @@ class Buffer {
     size_ += text.size();
   }
 
+  // Over what is there.
+  void put_at(std::size_t place, const void* bytes, std::size_t size) { std::memcpy(text_.get() + place, bytes, size); }
+
   std::string_view view() const { return {text_.get(), size_}; }
   std::size_t size() const { return size_; }
   void clear() { size_ = 0; }

@@ -39,7 +39,7 @@ void CsvFormatter::add(const program::EventLayout& layout) {
   Buffer name;
   add_quoted(name, escaped(layout.event));
   event.name = name.view();
-  for (const program::Field& field : layout.fields) event.columns.push_back(column_of(field.name));
+  for (const program::Field& field : event.fields()) event.columns.push_back(column_of(field.name));
 }
 
 void CsvFormatter::header(Buffer& out) {
@@ -69,7 +69,7 @@ void CsvFormatter::append(const trace::EventRecord& record, std::string_view com
   out.add(",");
   out.add(event.name);
   fields_.assign(columns_.size(), nullptr);
-  for (std::size_t i = 0; i < event.columns.size(); ++i) fields_[event.columns[i]] = &event.layout.fields[i];
+  for (std::size_t i = 0; i < event.columns.size(); ++i) fields_[event.columns[i]] = &event.fields()[i];
   for (const program::Field* const field : fields_) {
     out.add(",");
     if (field == nullptr) continue;

@@ -31,7 +31,7 @@ struct Total {
   std::uint64_t recorded = 0, lost = 0, missed = 0;
 };
 
-// Appends to `out`, which the caller writes and clears at any time between calls. A record is hostile input: for any payload
+// Appends to `out`, which the caller writes and clears after flush(). A record is hostile input: for any payload
 // the formatter reads nothing outside of it.
 class Formatter {
  public:
@@ -46,6 +46,10 @@ class Formatter {
   // What stands before the first record. Not called where the user wants none of it.
   virtual void header(Buffer&) {}
   virtual void append(const trace::EventRecord& record, std::string_view comm, Buffer& out) = 0;
+  // Called before what has been appended is written.
+  virtual void flush(Buffer&) {}
+  // No further record is taken.
+  virtual bool is_full() const { return false; }
   // Called last, if the session came to its end.
   virtual void end(std::span<const Total>, Buffer&) {}
 };

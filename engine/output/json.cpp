@@ -48,7 +48,7 @@ void note(std::vector<std::string_view>& list, std::string_view name) {
 void JsonFormatter::add(const program::EventLayout& layout) {
   Event& event = events_.emplace_back(layout);
   event.names = ",\"group\":" + json_of(layout.group) + ",\"event\":" + json_of(layout.event) + ",\"address\":\"";
-  for (const program::Field& field : layout.fields) event.fields.push_back(json_of(field.name) + ":");
+  for (const program::Field& field : event.fields()) event.names_of_fields.push_back(json_of(field.name) + ":");
 }
 
 void JsonFormatter::append(const trace::EventRecord& record, std::string_view comm, Buffer& out) {
@@ -92,12 +92,12 @@ void JsonFormatter::add_place(const Event& event, const Values& values, const tr
 void JsonFormatter::add_arguments(const Event& event, Values& values, const trace::EventRecord& record, Buffer& out) {
   out.add(",\"args\":{");
   bool is_first = true;
-  for (std::size_t i = 0; i < event.fields.size(); ++i) {
-    const program::Field& field = event.layout.fields[i];
+  for (std::size_t i = 0; i < event.names_of_fields.size(); ++i) {
+    const program::Field& field = event.fields()[i];
     if (field.of_entry && (record.flags & shared::kRecordNoEntry) != 0) continue;
     if (!is_first) out.add(",");
     is_first = false;
-    out.add(event.fields[i]);
+    out.add(event.names_of_fields[i]);
     add_field(field, values, record, out);
   }
   out.add("}");

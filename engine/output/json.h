@@ -25,8 +25,8 @@ class JsonFormatter final : public Formatter {
   // Text that is the same in each line.
   struct Event : KnownEvent {
     using KnownEvent::KnownEvent;
-    std::string names;                // ,"group":"uprobes","event":"f","address":"
-    std::vector<std::string> fields;  // "name":
+    std::string names;                         // ,"group":"uprobes","event":"f","address":"
+    std::vector<std::string> names_of_fields;  // "name":
   };
 
   void add_place(const Event& event, const Values& values, const trace::EventRecord& record, Buffer& out) const;

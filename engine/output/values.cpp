@@ -49,10 +49,16 @@ Value text_value(std::string_view text) { return {.kind = Value::Kind::text, .te
 
 }  // namespace
 
-KnownEvent::KnownEvent(const Layout& of) : layout(of), needed(of.is_return ? kReturnAddress + 8 : kAddress + 8) {
+KnownEvent::KnownEvent(const Layout& of)
+    : layout(of), needed(std::max(of.fixed_bytes, of.is_return ? kReturnAddress + 8 : kAddress + 8)) {
   if (layout.style == program::Style::function) needed += 8;
   for (const program::Field& field : layout.fields)
     needed = std::max(needed, field.offset + field.size * std::max<std::uint32_t>(field.count, 1));
+}
+
+std::span<const program::Field> KnownEvent::fields() const {
+  const std::span<const program::Field> all = layout.fields;
+  return layout.style == program::Style::function && !all.empty() ? all.subspan(1) : all;
 }
 
 std::uint32_t elements_of(const program::Field& field) {

@@ -37,6 +37,9 @@ struct Value {
 struct KnownEvent {
   explicit KnownEvent(const program::EventLayout& of);
 
+  // Those that a line shows by name: a function event has its caller at the beginning.
+  std::span<const program::Field> fields() const;
+
   program::EventLayout layout;
   std::uint32_t needed = 0;
 };

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/output/formats.h"
+#include "engine/recording/recorder.h"
 
 namespace uprobe {
 namespace {
@@ -22,6 +23,17 @@ std::vector<format::Total> totals_of(const Summary& summary) {
   return totals;
 }
 
+struct Writer {
+  std::unique_ptr<format::Formatter> formatter;
+  bool tells_losses;
+};
+
+Writer writer_for(const RunOptions& options, const format::Options& how) {
+  if (options.records) return {std::make_unique<recording::Recorder>(how, options.record_limit), true};
+  const format::Format& format = *format::format_called(options.format);
+  return {format.make(how), format.tells_losses};
+}
+
 // Turns records into text during a run.
 class Printer : public Recipient {
  public:
@@ -30,36 +42,38 @@ class Printer : public Recipient {
       : probes_(probes),
         options_(options),
         output_(output),
-        format_(*format::format_called(options.format)),
-        formatter_(format_.make({.escape_control = !options.raw_strings,
-                                 .is_short = options.short_lines,
-                                 .string_limit = string_limit,
-                                 .symbols = symbols})) {}
+        writer_(writer_for(options, {.escape_control = !options.raw_strings,
+                                     .is_short = options.short_lines,
+                                     .string_limit = string_limit,
+                                     .symbols = symbols})) {}
 
   void learn_events() override {
     const bool is_first = known_ == 0;
-    for (; known_ < probes_.size(); ++known_) formatter_->add(probes_[known_].program.layout);
-    if (is_first && options_.header) formatter_->header(text_);
+    for (; known_ < probes_.size(); ++known_) writer_.formatter->add(probes_[known_].program.layout);
+    if (is_first && options_.header) writer_.formatter->header(text_);
   }
   void take(const trace::EventRecord& record, std::string_view task) override {
     if (is_full()) return;
     ++printed_;
-    if (options_.max_events != 0) count(record.type);
-    formatter_->append(record, task, text_);
+    if (options_.max_events != 0 || options_.record_limit != 0) count(record.type);
+    writer_.formatter->append(record, task, text_);
     if (text_.size() >= kFlushBytes) end_batch();
   }
   void end_batch() override {
+    writer_.formatter->flush(text_);
     if (text_.size() != 0 && !broken_) broken_ = output_(text_.view()) != 0;
     text_.clear();
   }
   void end(const std::function<Summary()>& summary) override {
     std::vector<format::Total> totals;
-    if (format_.tells_losses) totals = totals_of(summary());
-    formatter_->end(totals, text_);
+    if (writer_.tells_losses) totals = totals_of(summary());
+    writer_.formatter->end(totals, text_);
     end_batch();
   }
   bool is_broken() const override { return broken_; }
-  bool is_full() const override { return options_.max_events != 0 && printed_ >= options_.max_events; }
+  bool is_full() const override {
+    return (options_.max_events != 0 && printed_ >= options_.max_events) || writer_.formatter->is_full();
+  }
   std::vector<std::uint64_t> taken() const override { return taken_; }
 
  private:
@@ -72,8 +86,7 @@ class Printer : public Recipient {
   std::size_t known_ = 0;
   const RunOptions& options_;
   const Output& output_;
-  const format::Format& format_;
-  const std::unique_ptr<format::Formatter> formatter_;
+  const Writer writer_;
   format::Buffer text_;
   std::uint64_t printed_ = 0;
   std::vector<std::uint64_t> taken_;  // by event, where there is a limit

@@ -92,7 +92,7 @@ _uprobe_run_values() {
     -p | --probe | -r | --returns-of | --explain | --lines | --vars)
       _uprobe_run_places "$before" "$typed"
       return ;;
-    -x | --exec | --object | -i | --probes-from | -o | --output | --hist-file)
+    -x | --exec | --object | -i | --probes-from | -o | --output | --record | --replay | --hist-file)
       _uprobe_run_files "$before" "$typed"
       return ;;
     -P | --pid | --attach)

@@ -101,7 +101,7 @@ for line in (uprobe-run --help 2>/dev/null)
         set -a with_value --$parts[2]
         test -n "$parts[1]"; and set -a with_value -$parts[1]
     end
-    if not contains -- $parts[2] exec object probes-from output hist-file
+    if not contains -- $parts[2] exec object probes-from output record replay hist-file
         set -a words -f
         test -n "$parts[3]"; and set -a words -a "(__uprobe_run_words $parts[2])"
     end

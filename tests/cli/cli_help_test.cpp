@@ -69,8 +69,8 @@ TEST(CliHelp, HasItsGroupsInOrderAndExamplesAtTheEnd) {
   const std::vector<std::string> lines = lines_of(help_text());
   for (const std::string& line : lines)
     if (!line.empty() && line[0] != ' ' && line.back() == ':') groups.push_back(line);
-  EXPECT_EQ(groups, (std::vector<std::string>{"Probes:", "Processes:", "Output:", "Look without running:",
-                                              "Running session:", "Expert:", "Examples:"}));
+  EXPECT_EQ(groups, (std::vector<std::string>{"Probes:", "Processes:", "Output:", "Recordings:",
+                                              "Look without running:", "Running session:", "Expert:", "Examples:"}));
   ASSERT_GT(lines.size(), 4u);
   EXPECT_EQ(lines[lines.size() - 4], "Examples:");
   for (std::size_t i = lines.size() - 3; i < lines.size(); ++i) EXPECT_TRUE(lines[i].starts_with("  uprobe-run -p "));

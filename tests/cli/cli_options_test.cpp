@@ -197,7 +197,8 @@ TEST(CliOptions, MistakesInWords) {
       {{"-n", "0", "ls"}, "-n: '0' is not a number of events | a whole number from 1 on"},
       {{"--color=maybe"}, "--color: 'maybe' is not one of auto, always, never"},
       {{"-l", "--dry-run", "ls"},
-       "--dry-run: -l, --lines, --vars, --dry-run, --explain, --doctor, --check, --list-events and --format-file "
+       "--dry-run: -l, --lines, --vars, --dry-run, --explain, --doctor, --replay, --check, --list-events and "
+       "--format-file "
        "exclude each other"},
       {{"ls"},
        "no probe is defined: -p or -i is missing | e.g. uprobe-run -p 'p:free_hit /bin/zsh:zfree %di' zsh -c 'echo'"},

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import signal
 import subprocess
 
 import harness
@@ -193,6 +194,114 @@ class Words(harness.TestCase):
         seen = harness.run([harness.tool(), "--format=xml", "-p", "malloc", "true"])
         self.assertEqual(seen.returncode, 125)
         self.assertRegex(seen.stderr, rb"^uprobe-run: --format: 'xml' is not one of text, json, csv")
+
+
+class Recordings(Formats):
+    """All formats from one run: the recording's hits are the same for each of them."""
+    def setUp(self):
+        super().setUp()
+        self.recording = self.path("recording")
+
+    def record(self, *options, expected=0):
+        words = harness.tracer("-q", f"--record={self.recording}", *options)
+        for definition in self.definitions:
+            words += ["-p", definition]
+        seen = harness.run([*words, "--", self.program, *STRINGS])
+        self.assertEqual((seen.returncode, seen.stderr), (expected, b""))
+
+    def replay(self, *options, expected=0):
+        seen = harness.run([harness.tool(), f"--replay={self.recording}", *options])
+        self.assertEqual(seen.returncode, expected, seen.stderr)
+        self.error = seen.stderr.decode()
+        return seen.stdout.decode()
+
+    def test_the_formats_agree(self):
+        self.record()
+        self.assertEqual(os.stat(self.recording).st_mode & 0o777, 0o600)
+        text = harness.parse_trace(self.replay())
+        self.assertGreater(len(text), 10)
+        objects = [json.loads(line) for line in self.replay("--format=json").splitlines()]
+        rows = list(csv.DictReader(self.replay("--format=csv").splitlines(keepends=True)))
+        self.assertEqual(len(text), len(objects))
+        for hit, one, row in zip(text, objects, rows, strict=True):
+            self.assertEqual((hit.task, hit.tid, hit.cpu, hit.event), (one["comm"], one["tid"], one["cpu"], one["event"]))
+            self.assertEqual((hit.task, hit.tid, hit.cpu, hit.event), (row["comm"], int(row["tid"]), int(row["cpu"]), row["event"]))
+            self.assertAlmostEqual(hit.time, one["time"], delta=0.6e-6)
+            self.assertEqual(one["time"], float(row["time"]))
+            self.assertEqual(one["pid"], int(row["pid"]))
+            if hit.event == "back":
+                self.assertIn(f"({one['return_address']} <- {one['address']})", hit.rest)
+            else:
+                self.assertIn(f"({one['address']})", hit.rest)
+
+    def test_a_replay_is_the_trace(self):
+        """The same definitions print the same columns; addresses and values are compared with the program's own."""
+        self.record("--style=short", "-s", "3")
+        self.assertRegex(self.replay().splitlines()[0], r'^ +say-\d+ +\[\d+\] +\d+\.\d{6}: say: \(0x[0-9a-f]+\) text="pla"\.\.\. k=-1 ')
+
+    def test_stacks_and_names_need_no_files_later(self):
+        self.definitions = [self.definitions[0] + " from=+0(%sp):symbol"]
+        words = harness.tracer("-q", f"--record={self.recording}", "-p", self.definitions[0], "--trigger=stacktrace", "--", self.program, "x")
+        self.assertEqual(harness.run(words).returncode, 0)
+        os.unlink(self.program)
+        lines = self.replay().splitlines()
+        self.assertRegex(lines[0], r"from=main\+0x")
+        self.assertRegex("\n".join(lines[1:4]), r"<user stack trace>\n => say\+0x0/0x[0-9a-f]+\n => main\+0x")
+
+    def test_parts(self):
+        self.record()
+        text = harness.parse_trace(self.replay())
+        self.assertEqual([hit.event for hit in harness.parse_trace(self.replay("--events=ot*"))], ["other"])
+        negative = harness.parse_trace(self.replay("--events=say", "--filter=k < 0"))
+        self.assertEqual(len(negative), len(STRINGS))
+        middle = text[len(text) // 2].time
+        early, late = (harness.parse_trace(self.replay(option)) for option in (f"--to={middle:.6f}", f"--from={middle:.6f}"))
+        self.assertEqual([hit for hit in text if hit.time <= middle], early)
+        self.assertEqual([hit for hit in text if hit.time >= middle], late)
+        child = next(hit for hit in text if '"child"' in hit.rest).tid
+        self.assertEqual([hit for hit in text if hit.tid == child], harness.parse_trace(self.replay(f"--task={child}")))
+        self.assertEqual(len(harness.parse_trace(self.replay("-n", "3"))), 3)
+
+    def test_a_killed_tool_leaves_what_it_had_written(self):
+        source = self.write("loop.c", "#include <unistd.h>\n__attribute__((noinline)) void turn(long k) { asm volatile(\"\" :: \"r\"(k)); }\n"
+                            "int main(int c, char **v) { for (long i = 0; access(v[1], 0); ++i) turn(i); }\n")
+        program = harness.compiled([harness.need("cc"), "-O1", source], self.path("loop"))
+        words = harness.tracer(f"--record={self.recording}", "-p", f"p:turn {program}:turn k=%di:u64", "--", program, self.path("end"))
+        process = subprocess.Popen(words, stderr=subprocess.DEVNULL, start_new_session=True)
+        self.addCleanup(harness.stop_group, process)
+        harness.wait_until(lambda: os.path.exists(self.recording) and os.path.getsize(self.recording) > 1 << 20, "a megabyte")
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        self.write("end", "")
+        numbers = [json.loads(line)["args"]["k"] for line in self.replay("--format=json", expected=1).splitlines()]
+        self.assertEqual(numbers, list(range(len(numbers))))
+        self.assertGreater(len(numbers), 1000)
+        self.assertRegex(self.error, "^uprobe-run: .*: the recording (breaks off at byte|has no end)")
+        self.assertEqual(self.error.count("\n"), 1)
+
+    def test_a_full_disk_ends_the_recording_and_not_the_program(self):
+        words = harness.tracer("--record=/dev/full", "-p", self.definitions[0], "--", self.program, "x")
+        seen = harness.run(words)
+        self.assertEqual(seen.returncode, 0)
+        self.assertEqual(len(re.findall(rb"No space left on device; the trace ends here, the program goes on", seen.stderr)), 1)
+
+    def test_files_that_are_no_recordings(self):
+        for contents in ("", "text\n", "UPREC\r\n\0"):
+            self.recording = self.write("other", contents)
+            self.assertEqual(self.replay(expected=1), "")
+            self.assertRegex(self.error, "^uprobe-run: .*other: is not a recording of uprobe-run\n$")
+
+    def test_words_that_do_not_go_together(self):
+        for words, answer in ((["--replay=f", "true"], "a recording is printed: no program, process or probe goes with it"),
+                              (["--replay=f", "--record=g"], "a recording is printed, and --record makes one"),
+                              (["--events=e", "-p", "malloc", "true"], "--events, --task, --from and --to choose from a recording"),
+                              (["--record=f", "-o", "g", "-p", "malloc", "true"], "the recording takes the place of the trace"),
+                              (["--record=f", "--format=json", "-p", "malloc", "true"], "can be printed in any format later"),
+                              (["--limit=1M", "-p", "malloc", "true"], "--limit: it is for a recording"),
+                              (["--replay=f", "--from=x"], "'x' is not a time of the trace")):
+            seen = harness.run([harness.tool(), *words])
+            self.assertEqual(seen.returncode, 125, words)
+            self.assertIn(answer, seen.stderr.decode())
 
 
 if __name__ == "__main__":

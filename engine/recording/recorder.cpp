@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+#include "engine/recording/recorder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/recording/words.h"
+#include "engine/shared/session_area.h"
+#include "engine/trace/stack_copy.h"
+
+namespace uprobe::recording {
+
+namespace {
+
+using format::Buffer;
+using format::Value;
+
+constexpr std::size_t kMostName = 200;  // as the formats show
+
+char* put(char* at, const void* bytes, std::size_t size) {
+  if (size != 0) std::memcpy(at, bytes, size);
+  return at + size;
+}
+
+void add_entry(EntryKind kind, std::string_view bytes, Buffer& out) {
+  const EntryHead head{kind, static_cast<std::uint32_t>(bytes.size())};
+  char* at = out.room(sizeof head + bytes.size());
+  out.end_at(put(put(at, &head, sizeof head), bytes.data(), bytes.size()));
+}
+
+std::string_view event_bytes(const program::EventLayout& layout, Writer& writer) {
+  writer.text(layout.group).text(layout.event).text(layout.place);
+  writer.number(static_cast<std::uint32_t>(layout.is_return)).number(static_cast<std::uint32_t>(layout.style));
+  writer.number(layout.fixed_bytes).number(static_cast<std::uint32_t>(layout.fields.size()));
+  for (const program::Field& field : layout.fields) {
+    writer.text(field.name).text(field.declared).number(static_cast<std::uint32_t>(field.kind));
+    writer.number(std::uint32_t{field.size}).number(field.offset).number(field.count);
+    writer.number(static_cast<std::uint32_t>(field.is_text)).number(static_cast<std::uint32_t>(field.of_entry));
+  }
+  return writer.bytes();
+}
+
+}  // namespace
+
+void Recorder::add(const program::EventLayout& layout) {
+  using program::Style;
+  Event& event = events_.emplace_back(layout);
+  event.shows_caller = layout.style == Style::function || (layout.style != Style::event && layout.is_return);
+  event.shows_symbols = event.shows_caller ||
+                        std::any_of(layout.fields.begin(), layout.fields.end(),
+                                    [](const program::Field& field) { return field.kind == program::Kind::symbol; });
+}
+
+void Recorder::open_block(Buffer& out) {
+  if (is_open_) return;
+  is_open_ = true;
+  if (!has_begun_) {
+    FileHead head;
+    constexpr std::string_view kTool = UPROBE_VERSION;
+    std::copy_n(kTool.begin(), std::min(kTool.size(), head.tool.size()), head.tool.begin());
+    out.end_at(put(out.room(sizeof head), &head, sizeof head));
+  }
+  block_ = out.size();
+  const BlockHead head;
+  out.end_at(put(out.room(sizeof head), &head, sizeof head));
+  if (!has_begun_) add_settings(out);
+  has_begun_ = true;
+}
+
+void Recorder::close_block(Buffer& out) {
+  if (!is_open_) return;
+  is_open_ = false;
+  const std::string_view entries = out.view().substr(block_ + sizeof(BlockHead));
+  const BlockHead head{.bytes = static_cast<std::uint32_t>(entries.size()),
+                       .sum = sum_of(reinterpret_cast<const std::uint8_t*>(entries.data()), entries.size())};
+  out.put_at(block_, &head, sizeof head);
+  bytes_ += sizeof head + entries.size();
+}
+
+void Recorder::add_settings(Buffer& out) const {
+  const std::uint32_t flags = (options_.escape_control ? kEscapes : 0) | (options_.is_short ? kShortLines : 0) |
+                              (has_header_ ? kHasHeader : 0) | (options_.symbols != nullptr ? kKnowsSymbols : 0);
+  Writer writer;
+  add_entry(EntryKind::settings, writer.number(flags).number(options_.string_limit).bytes(), out);
+}
+
+void Recorder::add_new_events(Buffer& out) {
+  for (; written_ < events_.size(); ++written_) {
+    open_block(out);
+    Writer writer;
+    add_entry(EntryKind::event, event_bytes(events_[written_].layout, writer), out);
+    if (out.size() - block_ >= kBlockBytes) close_block(out);
+  }
+}
+
+void Recorder::append(const trace::EventRecord& record, std::string_view comm, Buffer& out) {
+  if (record.type >= events_.size()) return;
+  if (written_ < events_.size()) add_new_events(out);
+  open_block(out);
+  const Event& event = events_[record.type];
+  if (event.shows_symbols && options_.symbols != nullptr) add_symbols(event, record, out);
+  stack_.clear();
+  if (!record.stack.empty()) add_stack(record, out);
+  add_hit(record, comm, stack_, out);
+  if (out.size() - block_ >= kBlockBytes) close_block(out);
+}
+
+void Recorder::add_hit(const trace::EventRecord& record, std::string_view comm, std::span<const std::uint8_t> stack,
+                       Buffer& out) const {
+  HitHead hit{.ns = record.ns,
+              .tid = record.tid,
+              .pid = record.pid,
+              .cpu = record.cpu,
+              .type = record.type,
+              .flags = record.flags,
+              .comm_bytes = static_cast<std::uint8_t>(std::min(comm.size(), kCommBytes)),
+              .zero = 0,
+              .payload_bytes = static_cast<std::uint32_t>(record.payload.size()),
+              .stack_bytes = static_cast<std::uint32_t>(stack.size()),
+              .comm = {}};
+  std::copy_n(comm.begin(), hit.comm_bytes, hit.comm.begin());
+  const EntryHead head{EntryKind::hit, static_cast<std::uint32_t>(sizeof hit + record.payload.size() + stack.size())};
+  char* at = out.room(sizeof head + head.bytes);
+  at = put(put(at, &head, sizeof head), &hit, sizeof hit);
+  out.end_at(put(put(at, record.payload.data(), record.payload.size()), stack.data(), stack.size()));
+}
+
+// The names that a line shows, each after its address.
+void Recorder::add_symbols(const Event& event, const trace::EventRecord& record, Buffer& out) {
+  format::Values values(event, record, options_, padded_);
+  Writer writer;
+  const auto add = [&](std::uint64_t address) {
+    const format::NamedAddress found = options_.symbols->name_of(record, address);
+    if (found.name.empty()) return;
+    writer.number(address).number(found.distance).number(found.size).text(found.name.substr(0, kMostName));
+  };
+  if (event.layout.style == program::Style::function)
+    add(values.caller() - 1);
+  else if (event.shows_caller)
+    add(values.return_address() - 1);
+  for (const program::Field& field : event.fields())
+    for (std::uint32_t i = 0; field.kind == program::Kind::symbol && i < format::elements_of(field); ++i)
+      if (const Value value = values.at(field, i); value.kind == Value::Kind::symbol) add(value.number);
+  if (!writer.bytes().empty()) add_entry(EntryKind::symbols, writer.bytes(), out);
+}
+
+// The frames in their final form, or, if no names are looked up, the frames that the agent has found. The copy of the stack is
+// not needed any more.
+void Recorder::add_stack(const trace::EventRecord& record, Buffer& out) {
+  if (options_.symbols != nullptr) {
+    Writer writer;
+    for (const format::StackFrame& frame : options_.symbols->frames_of(record)) {
+      const format::CodePlace place = options_.symbols->place_of(&record, frame.address - (frame.is_return ? 1 : 0));
+      writer.number(frame.address).number(static_cast<std::uint32_t>(frame.is_return));
+      writer.number(place.distance)
+          .number(place.size)
+          .number(place.offset)
+          .text(place.name.substr(0, kMostName))
+          .text(place.path);
+    }
+    add_entry(EntryKind::frames, writer.bytes(), out);
+  }
+  const auto stack = trace::parse_stack(record.stack);
+  if (!stack) return stack_.assign(sizeof(std::uint64_t), 0);  // no stack either
+  shared::StackHead head;
+  std::memcpy(&head, record.stack.data(), sizeof head);
+  stack_.assign(record.stack.begin(), record.stack.end() - static_cast<std::ptrdiff_t>(stack->bytes.size()));
+  head.copy_bytes = 0;
+  std::memcpy(stack_.data(), &head, sizeof head);
+}
+
+void Recorder::flush(Buffer& out) {
+  if (!has_begun_) open_block(out);
+  add_new_events(out);
+  close_block(out);
+}
+
+void Recorder::end(std::span<const format::Total> totals, Buffer& out) {
+  open_block(out);
+  Writer writer;
+  for (const format::Total& total : totals)
+    if (total.lost != 0 || total.missed != 0) writer.text(total.name).number(total.lost).number(total.missed);
+  add_entry(EntryKind::totals, writer.bytes(), out);
+}
+
+}  // namespace uprobe::recording

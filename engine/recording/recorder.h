@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+// Writes a recording: records as they are, with what is needed to print them later on another machine. Names of code addresses
+// and stacks are looked up here, while the processes live and their files are there; everything else is copied.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/output/formatter.h"
+#include "engine/output/values.h"
+#include "engine/recording/file_format.h"
+
+namespace uprobe::recording {
+
+class Recorder final : public format::Formatter {
+ public:
+  // `limit`: of the file, in bytes; 0: none.
+  explicit Recorder(const format::Options& options, std::uint64_t limit = 0) : options_(options), limit_(limit) {}
+
+  void add(const program::EventLayout& layout) override;
+  void header(format::Buffer&) override { has_header_ = true; }
+  void append(const trace::EventRecord& record, std::string_view comm, format::Buffer& out) override;
+  void flush(format::Buffer& out) override;
+  bool is_full() const override { return limit_ != 0 && bytes_ + 2 * std::uint64_t{kBlockBytes} > limit_; }
+  void end(std::span<const format::Total> totals, format::Buffer& out) override;
+
+ private:
+  struct Event : format::KnownEvent {
+    using KnownEvent::KnownEvent;
+    bool shows_caller = false, shows_symbols = false;
+  };
+
+  void open_block(format::Buffer& out);
+  void close_block(format::Buffer& out);
+  void add_settings(format::Buffer& out) const;
+  void add_new_events(format::Buffer& out);
+  void add_hit(const trace::EventRecord& record, std::string_view comm, std::span<const std::uint8_t> stack,
+               format::Buffer& out) const;
+  void add_symbols(const Event& event, const trace::EventRecord& record, format::Buffer& out);
+  void add_stack(const trace::EventRecord& record, format::Buffer& out);
+
+  const format::Options options_;
+  const std::uint64_t limit_;
+  std::uint64_t bytes_ = 0;  // of all blocks that are whole
+  bool has_header_ = false, has_begun_ = false, is_open_ = false;
+  std::size_t block_ = 0;  // where its head is in the buffer
+  std::vector<Event> events_;
+  std::size_t written_ = 0;  // of the events
+  std::vector<std::uint8_t> padded_, stack_;
+};
+
+}  // namespace uprobe::recording

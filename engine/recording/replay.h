@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+// Prints a recording as the session would have printed it, or a part of it, in any format.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/output/formatter.h"
+#include "engine/types.h"
+
+namespace uprobe::recording {
+
+struct ReplayOptions {
+  std::string path;
+  std::string format = "text";
+  bool without_header = false;  // even if the session had one
+  bool short_lines = false, raw_strings = false;
+  std::optional<std::uint32_t> string_limit;  // else the session's
+  std::string events;                         // fnmatch(3), of EVENT or GROUP/EVENT; empty: all
+  std::string filter;                         // of all events that have its fields
+  std::string task;                           // fnmatch(3), of a name; or the id of a process or a thread
+  std::optional<std::uint64_t> from, to;      // nanoseconds, or those of the printed time
+  std::uint64_t max_events = 0;               // 0: no limit
+};
+
+// Returns the events that have lost hits. A filter that none of the events takes is refused before anything is printed.
+Result<std::vector<format::Total>> replay(const ReplayOptions& options, const Output& output);
+
+}  // namespace uprobe::recording

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT
+// A recording prints what the session would have printed, in any format; and what is not whole is not printed.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "engine/output/formats.h"
+#include "engine/recording/recorder.h"
+#include "engine/recording/replay.h"
+#include "tests/output/sample.h"
+
+namespace uprobe::recording {
+namespace {
+
+using format::Kind;
+using format::Record;
+
+// Knows each address as its last digits.
+class Names final : public format::Symbols {
+ public:
+  format::NamedAddress name_of(const trace::EventRecord&, std::uint64_t address) override {
+    if (address % 2 == 1) return {};
+    name_ = "f" + std::to_string(address);
+    return {name_, 4, 8};
+  }
+  format::CodePlace place_of(const trace::EventRecord*, std::uint64_t address) override {
+    if (address % 2 == 1) return {.name = {}, .path = "/lib", .offset = address};
+    return {.name = "f" + std::to_string(address), .distance = 1, .size = 2, .path = {}};
+  }
+  std::vector<format::StackFrame> frames_of(const trace::EventRecord&) override {
+    return {{100, false}, {201, true}, {203, false}};
+  }
+
+ private:
+  std::string name_;
+};
+
+struct Hit {
+  std::uint16_t type;
+  std::uint64_t ns;
+  std::string comm;
+};
+
+class Recording : public testing::Test {
+ protected:
+  Recording() {
+    records_[0]
+        .text("s", "a\nb")
+        .field("k", Kind::signed_decimal, -3)
+        .array("v", Kind::hex, std::vector<std::uint16_t>{1, 2});
+    records_[1].field("y", Kind::symbol, std::uint64_t{0x4010}).field("z", Kind::symbol, std::uint64_t{0x4011});
+    records_[1].add_stack({100, 200});
+    records_[2].field("k", Kind::signed_decimal, 7);
+  }
+  ~Recording() override { ::unlink(path_.c_str()); }
+
+  // Gives the records to a format, as a session does.
+  std::string print(format::Formatter& formatter, const std::vector<Hit>& hits, bool has_header,
+                    bool knows_all = false) {
+    format::Buffer out;
+    std::string all;
+    std::size_t known = 0;
+    while (known < (knows_all ? 3 : 2)) formatter.add(records_[known++].layout);
+    if (has_header) formatter.header(out);
+    for (std::size_t i = 0; i < hits.size(); ++i) {
+      if (hits[i].type == known) formatter.add(records_[known++].layout);
+      Record record = records_[hits[i].type];
+      trace::EventRecord event = record.event(hits[i].ns);
+      event.type = hits[i].type;
+      formatter.append(event, hits[i].comm, out);
+      if (i % 2 != 0) continue;
+      formatter.flush(out);
+      all += out.view(), out.clear();
+    }
+    formatter.end(std::vector<format::Total>{{.name = "uprobes/e", .recorded = 5, .lost = 2}}, out);
+    formatter.flush(out);
+    return all.append(out.view());
+  }
+  void record(const std::vector<Hit>& hits, const format::Options& options, bool has_header = true) {
+    Recorder recorder(options);
+    write(print(recorder, hits, has_header));
+  }
+  void write(const std::string& bytes) { std::ofstream(path_, std::ios::binary) << bytes, bytes_ = bytes; }
+
+  struct Printed {
+    std::string text, error;
+    std::vector<format::Total> totals;
+  };
+  Printed play(ReplayOptions options = {}) {
+    options.path = path_;
+    Printed printed;
+    auto totals = replay(options, [&](std::string_view text) { return printed.text += text, 0; });
+    if (!totals) printed.error = totals.error().text;
+    if (totals) printed.totals = totals.take();
+    return printed;
+  }
+  std::size_t hits_of(const ReplayOptions& options) {
+    ReplayOptions chosen = options;
+    chosen.format = "json";
+    const Printed printed = play(chosen);
+    EXPECT_EQ(printed.error, "");
+    std::size_t count = 0;
+    for (std::size_t at = 0; (at = printed.text.find("\"event\":", at)) != std::string::npos; ++at) ++count;
+    return count;
+  }
+
+  std::vector<Record> records_ = {Record("e"), Record("f", true), Record("late")};
+  const std::vector<Hit> hits_ = {
+      {0, 1'000'000'500, "zsh"}, {1, 2'000'000'000, "a"}, {2, 3'000'000'000, "\x1b"}, {0, 4'000'000'000, ""}};
+  const std::string path_ = testing::TempDir() + "recording-" + std::to_string(::getpid());
+  std::string bytes_;
+};
+
+TEST_F(Recording, PrintsWhatTheSessionWouldHavePrinted) {
+  Names names;
+  for (const format::Format& format : format::formats())
+    for (format::Symbols* symbols : {static_cast<format::Symbols*>(nullptr), static_cast<format::Symbols*>(&names)}) {
+      const format::Options options{.escape_control = true, .string_limit = 2, .symbols = symbols};
+      record(hits_, options);
+      const Printed printed = play({.format = std::string(format.name)});
+      EXPECT_EQ(printed.error, "");
+      EXPECT_EQ(printed.text, print(*format.make(options), hits_, true, format.has_fixed_fields)) << format.name;
+    }
+}
+
+TEST_F(Recording, HasAHeaderIfTheSessionHadOne) {
+  record(hits_, {}, false);
+  EXPECT_EQ(play().text, print(*format::format_called("text")->make({}), hits_, false));
+  record(hits_, {});
+  EXPECT_EQ(play().text.substr(0, 13), "# tracer: nop");
+  EXPECT_EQ(play({.without_header = true}).text, print(*format::format_called("text")->make({}), hits_, false));
+}
+
+TEST_F(Recording, KeepsTheSettings) {
+  record(hits_, {.escape_control = false, .is_short = true}, false);
+  format::Options same{.escape_control = false, .is_short = true};
+  EXPECT_EQ(play().text, print(*format::format_called("text")->make(same), hits_, false));
+}
+
+TEST_F(Recording, CsvHasTheColumnsOfEventsThatCameLater) {
+  record(hits_, {});
+  const std::string text = play({.format = "csv"}).text;
+  EXPECT_EQ(text.substr(0, text.find('\n')), "time,cpu,pid,tid,comm,event,s,k,v,y,z");
+}
+
+TEST_F(Recording, TellsLosses) {
+  record(hits_, {});
+  const auto totals = play().totals;
+  ASSERT_EQ(totals.size(), 1u);
+  EXPECT_EQ(totals[0].name, "uprobes/e");
+  EXPECT_EQ(totals[0].lost, 2u);
+}
+
+TEST_F(Recording, PartsOfIt) {
+  record(hits_, {});
+  EXPECT_EQ(hits_of({}), 4u);
+  EXPECT_EQ(hits_of({.events = "e"}), 2u);
+  EXPECT_EQ(hits_of({.events = "uprobes/[ef]"}), 3u);
+  EXPECT_EQ(hits_of({.task = "z*"}), 1u);
+  EXPECT_EQ(hits_of({.task = "12"}), 4u);
+  EXPECT_EQ(hits_of({.task = "14"}), 0u);
+  EXPECT_EQ(hits_of({.from = 2'000'000'000}), 3u);
+  EXPECT_EQ(hits_of({.to = 2'000'000'000}), 2u);
+  EXPECT_EQ(hits_of({.from = 1'000'001'000, .to = 1'000'001'000}), 1u) << "the time that it shows";
+  EXPECT_EQ(hits_of({.max_events = 3}), 3u);
+}
+
+TEST_F(Recording, AFilterIsForTheEventsThatHaveItsFields) {
+  record(hits_, {});
+  EXPECT_EQ(hits_of({.filter = "k == -3"}), 3u) << "f has no k";
+  EXPECT_EQ(hits_of({.filter = "comm == \"a\""}), 1u);
+  const Printed printed = play({.filter = "nothing == 3"});
+  EXPECT_NE(printed.error.find("Field not found"), std::string::npos) << printed.error;
+  EXPECT_EQ(printed.text, "");
+}
+
+TEST_F(Recording, IsReadableUpToItsLastBlock) {
+  record(hits_, {}, false);
+  const std::string whole = play().text, all = bytes_;
+  std::size_t longest = 0;
+  for (std::size_t size = 0; size < all.size(); size += 3) {
+    write(all.substr(0, size));
+    const Printed printed = play();
+    EXPECT_NE(printed.error, "") << size;
+    EXPECT_EQ(printed.text, whole.substr(0, printed.text.size())) << size;
+    EXPECT_GE(printed.text.size(), longest);
+    longest = printed.text.size();
+  }
+  EXPECT_GT(longest, 0u);
+}
+
+TEST_F(Recording, AChangedByteIsFound) {
+  record(hits_, {}, false);
+  const std::string whole = play().text, all = bytes_;
+  for (std::size_t at = 0; at < all.size(); at += 3) {
+    if (at >= offsetof(FileHead, zero) && at < sizeof(FileHead)) continue;
+    std::string changed = all;
+    changed[at] = static_cast<char>(changed[at] ^ 0x10);
+    write(changed);
+    const Printed printed = play();
+    EXPECT_NE(printed.error, "") << at;
+    EXPECT_EQ(printed.text, whole.substr(0, printed.text.size())) << at;
+  }
+}
+
+TEST_F(Recording, OtherFilesAndVersions) {
+  write("");
+  EXPECT_EQ(play().error, "is not a recording of uprobe-run");
+  write("# tracer: nop\n#                                _-----=> irqs-off/BH-disabled\n");
+  EXPECT_EQ(play().error, "is not a recording of uprobe-run");
+  FileHead head{.version = 2};
+  head.tool = {'9', '.', '1'};
+  write(std::string(reinterpret_cast<const char*>(&head), sizeof head));
+  EXPECT_EQ(play().error, "is a recording of format 2, and this uprobe-run reads format 1: uprobe-run 9.1 reads it");
+  ::unlink(path_.c_str());
+  EXPECT_NE(play().error.find("cannot be read"), std::string::npos);
+}
+
+TEST_F(Recording, EndsAtItsLimit) {
+  constexpr std::uint64_t kLimit = 4 * kBlockBytes;
+  Recorder recorder({}, kLimit);
+  recorder.add(records_[0].layout);
+  format::Buffer out;
+  std::uint64_t hits = 0;
+  for (; !recorder.is_full() && hits < 100'000; ++hits) {
+    Record record = records_[0];
+    recorder.append(record.event(), "zsh", out);
+  }
+  recorder.end({}, out);
+  recorder.flush(out);
+  EXPECT_LE(out.size(), kLimit);
+  EXPECT_GE(out.size(), kLimit / 2);
+  write(std::string(out.view()));
+  EXPECT_EQ(hits_of({}), hits);
+}
+
+TEST(Sums, EveryByteCounts) {
+  std::vector<std::uint8_t> bytes(70, 1);
+  const std::uint64_t sum = sum_of(bytes.data(), bytes.size());
+  EXPECT_NE(sum_of(bytes.data(), 69), sum);
+  for (std::uint8_t& byte : bytes) {
+    byte = 2;
+    EXPECT_NE(sum_of(bytes.data(), bytes.size()), sum);
+    byte = 1;
+  }
+  EXPECT_EQ(sum_of(bytes.data(), 0), sum_of(nullptr, 0));
+}
+
+}  // namespace
+}  // namespace uprobe::recording
