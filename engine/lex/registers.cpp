@@ -36,6 +36,8 @@ const VectorBank* bank_of(std::string_view name) {
 
 }  // namespace
 
+std::string_view register_name(shared::Reg reg) { return arch::kRegisterNames[static_cast<std::size_t>(reg)]; }
+
 std::optional<NamedRegister> find_register(std::string_view name, RegisterNames names) {
   if (name.empty()) return {};
   if (const auto reg = arch::register_by_name(name)) return NamedRegister{*reg};

@@ -22,6 +22,9 @@ struct NamedRegister {
 
 std::optional<NamedRegister> find_register(std::string_view name, RegisterNames names);
 
+// The kernel's name.
+std::string_view register_name(shared::Reg reg);
+
 // By a bank of vector registers and a number.
 struct NamedVector {
   std::uint8_t number = 0;

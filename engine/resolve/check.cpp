@@ -29,12 +29,20 @@ std::string listing_2009(const spec::ProbeSpec& probe, plan::FileCache& files) {
                             plan::place_of_2009(plan::symbol_near(*found->file, found->address), found->address));
 }
 
+// As the kernel takes it.
+std::string listing(const spec::ProbeSpec& probe, std::vector<std::string>& notes) {
+  std::string unknown;
+  const spec::ProbeSpec form = spec::kernel_form(probe, unknown);
+  if (!unknown.empty()) notes.push_back(probe.group + "/" + probe.event + ": the kernel cannot fetch " + unknown);
+  return spec::listing(form);
+}
+
 void describe(const spec::DefinitionSet& set, const CheckOptions& options, plan::FileCache& files,
               CheckReport& report) {
   const std::vector<spec::ProbeSpec> probes = set.probes();
   const bool as_2009 = options.style == spec::Style::kprobes_2009;
   for (const spec::ProbeSpec& probe : probes)
-    report.listing.push_back(as_2009 ? listing_2009(probe, files) : spec::listing(probe));
+    report.listing.push_back(as_2009 ? listing_2009(probe, files) : listing(probe, report.notes));
   for (const spec::EventProbes& event : set.events()) {
     const spec::ProbeSpec& first = probes[event.probes.front()];
     // A layout never fails for a definition that was accepted.
@@ -108,8 +116,8 @@ CheckReport check_definitions(const std::vector<Definition>& writes, const Check
     break;
   }
   if (!report.error) check_triggers(set, report);
-  describe(set, options, files, report);
   report.notes = places.notes();
+  describe(set, options, files, report);
   return report;
 }
 

@@ -21,4 +21,9 @@ std::string listing_2009(const ProbeSpec& spec, const std::string& place);
 // "p:GROUP/EVENT PLACE[ NAME=BODY]..."; of a function event its prototype.
 std::string listing(const ProbeSpec& spec, std::optional<std::uint64_t> resolved = {});
 
+// The definition with arguments in words that a kernel takes and that fetch the same: "count=%si:s32" for a variable, `$arg2:s32` or a
+// part of a register. An argument for which there are none ($latency, a vector register) stays as it is written, and is named in
+// `unknown`.
+ProbeSpec kernel_form(ProbeSpec spec, std::string& unknown);
+
 }  // namespace uprobe::spec

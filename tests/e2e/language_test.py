@@ -275,7 +275,19 @@ class Source(Language):
                          '^local=60 name="a name" p=0x7ff\\w+ numbers=0x7ff\\w+ sum=133 large=1099511627776 paint=5 small=-3 '
                          r"arg3=0x\w+$")
         listing = self.ask("--list-events", "-p", "p:f open_at $vars", self.program)[1]
-        self.assertEqual(listing.split(" ", 2)[2], "folder=folder path=path flags=flags mode=mode\n")
+        self.assertEqual(listing.split(" ", 2)[2], "folder=%di:s32 path=+0(%si):string flags=%dx:s32 mode=%cx:s16\n")
+        for words in (f"p:f {place} $vars", "p:f eight $params", "p:f walk *numbers *p->text:u8 name=*name"):
+            with self.subTest(words=words):
+                self.check_kernels_words(words)
+
+    def check_kernels_words(self, words):
+        """--list-events prints what a kernel takes, and it fetches the same."""
+        program = harness.fixture("language_O0")
+        line = self.ask("--list-events", "-p", words, program)[1].strip()
+        code, out, err = self.ask("--check", "--strict", "-p", line, program)
+        self.assertEqual((code, out.strip(), err), (0, line, ""))
+        seen, wanted = ([re.sub(r"=0x7f\w+", "=STACK", values) for values in self.values(one)] for one in (line, words))
+        self.assertEqual(seen, wanted)
 
     def test_what_pointers_point_to(self):
         self.assertEqual(self.values("p:f walk *p->next->text *numbers x=*p->text:u8 name=*name"),
