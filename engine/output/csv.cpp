@@ -21,10 +21,6 @@ void add_quoted(Buffer& out, std::string_view cell) {
   out.end_at(at);
 }
 
-void add_count(Buffer& out, std::uint64_t number) {
-  add_number(out, {.kind = Value::Kind::unsigned_decimal, .number = number});
-}
-
 }  // namespace
 
 std::size_t CsvFormatter::column_of(const std::string& name) {
@@ -57,11 +53,11 @@ void CsvFormatter::append(const trace::EventRecord& record, std::string_view com
   Values values(event, record, options_, padded_);
   add_time(out, record.ns);
   out.add(",");
-  add_count(out, record.cpu);
+  add_decimal(out, record.cpu);
   out.add(",");
-  if (record.pid != 0) add_count(out, record.pid);
+  if (record.pid != 0) add_decimal(out, record.pid);
   out.add(",");
-  add_count(out, record.tid);
+  add_decimal(out, record.tid);
   out.add(",");
   cell_.clear();
   add_text(comm);

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/output/chrome.h"
 #include "engine/output/csv.h"
+#include "engine/output/folded.h"
 #include "engine/output/json.h"
 #include "engine/output/text.h"
 
@@ -25,6 +27,8 @@ constexpr std::array kFormats = {
     Format{.name = "text", .make = make_text, .takes_text = true},
     Format{.name = "json", .make = make<JsonFormatter>, .tells_losses = true},
     Format{.name = "csv", .make = make<CsvFormatter>, .has_fixed_fields = true},
+    Format{.name = "chrome", .make = make<ChromeFormatter>, .tells_losses = true},
+    Format{.name = "folded", .make = make<FoldedFormatter>},
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/output/formatter.h"
+#include "engine/output/json_values.h"
 #include "engine/output/values.h"
 
 namespace uprobe::format {
@@ -25,21 +26,17 @@ class JsonFormatter final : public Formatter {
   // Text that is the same in each line.
   struct Event : KnownEvent {
     using KnownEvent::KnownEvent;
-    std::string names;                         // ,"group":"uprobes","event":"f","address":"
-    std::vector<std::string> names_of_fields;  // "name":
+    std::string names;  // ,"group":"uprobes","event":"f","address":"
   };
 
   void add_place(const Event& event, const Values& values, const trace::EventRecord& record, Buffer& out) const;
-  void add_arguments(const Event& event, Values& values, const trace::EventRecord& record, Buffer& out);
-  void add_field(const program::Field& field, Values& values, const trace::EventRecord& record, Buffer& out);
-  void add_value(const program::Field& field, const Value& value, const trace::EventRecord& record, Buffer& out);
   void add_stack(const trace::EventRecord& record, Buffer& out) const;
   static void add_names(std::string_view key, const std::vector<std::string_view>& names, Buffer& out);
 
   const Options options_;
   std::vector<Event> events_;
   std::vector<std::uint8_t> padded_;
-  std::vector<std::string_view> cut_, escaped_;  // fields of the record at hand
+  JsonMarks marks_;  // of the record at hand
 };
 
 }  // namespace uprobe::format

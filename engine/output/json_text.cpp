@@ -70,6 +70,12 @@ bool add_json_characters(Buffer& out, std::string_view text) {
   return is_escaped;
 }
 
+std::string json_of(std::string_view text) {
+  Buffer out;
+  add_json_text(out, text);
+  return std::string(out.view());
+}
+
 bool add_json_text(Buffer& out, std::string_view text) {
   out.add("\"");
   const bool is_escaped = add_json_characters(out, text);

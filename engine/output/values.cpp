@@ -138,6 +138,8 @@ void add_number(Buffer& out, const Value& value) {
   }
 }
 
+void add_decimal(Buffer& out, std::uint64_t number) { out.end_at(put_decimal(out.room(kNumberBytes), number)); }
+
 void add_symbol(Buffer& out, Symbols* symbols, const trace::EventRecord& record, std::uint64_t address) {
   const NamedAddress found = symbols == nullptr ? NamedAddress{} : symbols->name_of(record, address);
   if (found.name.empty()) return add_number(out, {.kind = Value::Kind::hex, .number = address});

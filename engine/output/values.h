@@ -74,6 +74,7 @@ class Values {
 inline constexpr std::size_t kNumberBytes = 40;
 // "12", "-3", "0x1f", "0.5": a number as ftrace's text has it, without escapes.
 void add_number(Buffer& out, const Value& value);
+void add_decimal(Buffer& out, std::uint64_t number);
 // "name+0x4", or "0x401000" where no name is known.
 void add_symbol(Buffer& out, Symbols* symbols, const trace::EventRecord& record, std::uint64_t address);
 // The seconds, with nine digits after the point.

@@ -189,11 +189,68 @@ class Csv(Formats):
         self.assertEqual({row["k"] for row in rows}, {"0x3"})
 
 
+class Shapes(harness.TestCase):
+    """Calls within calls: each level of a recursion has a slice within its caller's, and a stack that is one frame deeper."""
+    SOURCE = r"""
+#include <setjmp.h>
+#include <unistd.h>
+#define KEPT __attribute__((noinline, used))
+static jmp_buf back;
+KEPT int down(int n) {
+  if (n == 0) longjmp(back, 1);
+  int got = n == 1 ? 100 : down(n - 1);
+  asm volatile("" : "+r"(got));
+  return got + 1;
+}
+KEPT int leave(int n) { int got = down(n); asm volatile("" : "+r"(got)); return got; }
+KEPT int top(void) {
+  int got = down(3);
+  if (setjmp(back) == 0) leave(0);
+  asm volatile("" : "+r"(got));
+  return got;
+}
+int main(void) { return top() != 103; }
+"""
+
+    def run_format(self, name, *options):
+        program = harness.compiled([harness.need("cc"), "-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls",
+                                    self.write("calls.c", self.SOURCE)], self.path("calls"))
+        seen = harness.run([*harness.tracer("-q", "-o", self.path("out"), f"--format={name}"), *(word.format(program) for word in options),
+                            "--", program])
+        self.assertEqual((seen.returncode, seen.stderr), (0, b""))
+        with open(self.path("out"), encoding="utf-8") as file:
+            return file.read()
+
+    def test_chrome_has_a_slice_for_each_call(self):
+        words = [word for name in ("down", "leave", "top") for word in ("-p", f"p:{name} {{0}}:{name} n=%di:s32", "-p",
+                                                                       f"r:{name}_back {{0}}:{name} n=$retval:s32")]
+        objects = json.loads(self.run_format("chrome", *words))
+        slices = [one for one in objects if one["ph"] == "X"]
+        self.assertEqual(sorted((one["name"], one["args"]["return"]["n"]) for one in slices),
+                         [("down", 101), ("down", 102), ("down", 103), ("top", 103)])
+        by_size = sorted(slices, key=lambda one: -one["dur"])
+        for outer, inner in zip(by_size, by_size[1:]):
+            self.assertLessEqual(outer["ts"], inner["ts"])
+            self.assertGreaterEqual(outer["ts"] + outer["dur"] + 0.001, inner["ts"] + inner["dur"])
+        self.assertEqual([one["args"]["n"] for one in by_size[1:]], [3, 2, 1])
+        self.assertEqual(sorted(one["name"] for one in objects if one["ph"] == "i"), ["down", "leave"], "left by longjmp")
+        self.assertEqual({one["args"]["name"] for one in objects if one["ph"] == "M"}, {"calls"})
+        self.assertEqual(len({(one["pid"], one["tid"]) for one in objects}), 1)
+
+    def test_folded_counts_stacks(self):
+        lines = self.run_format("folded", "-p", "p:down {0}:down", "--trigger=stacktrace").splitlines()
+        counts = dict(line.rsplit(" ", 1) for line in lines)
+        ends = {stack[stack.rindex(";main;") + 1:]: count for stack, count in counts.items()}
+        self.assertEqual(ends, {"main;top;down": "1", "main;top;down;down": "1", "main;top;down;down;down": "1", "main;top;leave;down": "1"})
+        self.assertEqual({stack.split(";")[0] for stack in counts}, {"calls"})
+        self.assertEqual(self.run_format("folded", "-p", "p:down {0}:down"), "calls;down 4\n")
+
+
 class Words(harness.TestCase):
     def test_an_unknown_format_is_answered_by_the_list(self):
         seen = harness.run([harness.tool(), "--format=xml", "-p", "malloc", "true"])
         self.assertEqual(seen.returncode, 125)
-        self.assertRegex(seen.stderr, rb"^uprobe-run: --format: 'xml' is not one of text, json, csv")
+        self.assertRegex(seen.stderr, rb"^uprobe-run: --format: 'xml' is not one of text, json, csv, chrome, folded")
 
 
 class Recordings(Formats):
