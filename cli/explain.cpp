@@ -2,9 +2,12 @@
 // See explain.h.
 #include "cli/explain.h"
 
+#include <algorithm>
+
 #include "arch/code/relocate.h"
 #include "cli/text.h"
 #include "engine/base/text.h"
+#include "engine/names/demangle.h"
 
 namespace uprobe::cli {
 namespace {
@@ -25,10 +28,16 @@ std::string fetches_of(const PlanReport& report) {
   return end == std::string::npos ? std::string() : report.definition.substr(end + 1);
 }
 
+// "ns::f(int)+0x4" of a symbol as the file has it.
+std::string spoken(const std::string& symbol) {
+  const std::size_t distance = std::min(symbol.find("+0x"), symbol.size());
+  return elf::demangle(symbol.substr(0, distance)) + symbol.substr(distance);
+}
+
 // "each call of zfree in /bin/zsh", "each time zsh_main+0x4 in /bin/zsh is reached"
 std::string occasion(const PlanReport& report) {
   const std::string file = " in " + report.path + " (offset " + hex(report.offset) + ")";
-  const std::string place = report.symbol.empty() ? "the instruction" : report.symbol;
+  const std::string place = report.symbol.empty() ? "the instruction" : spoken(report.symbol);
   if (!report.returns.empty()) return "each return of " + place + file;
   const bool is_entry = !report.symbol.empty() && report.symbol.find('+') == std::string::npos;
   return is_entry ? "each call of " + place + file : "each time that " + place + file + " is reached";

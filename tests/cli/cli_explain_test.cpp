@@ -44,6 +44,14 @@ TEST(CliExplain, APlaceInsideAFunctionAndNoValues) {
   says(inside, "no values: add some");
 }
 
+TEST(CliExplain, FunctionsByTheNamesThatUsersWrite) {
+  PlanReport mangled = report();
+  mangled.symbol = "_ZN4shop4Cart3addEPKci";
+  says(mangled, "records each call of shop::Cart::add(char const*, int) in /opt/a b/zsh");
+  mangled.symbol += "+0x4";
+  says(mangled, "records each time that shop::Cart::add(char const*, int)+0x4 in");
+}
+
 TEST(CliExplain, ABreakpointSaysWhyAndWhatWouldBeBetter) {
   PlanReport slow = report();
   slow.tier = "int3";
