@@ -77,7 +77,8 @@ Output:
       --format=FORMAT       text (default): as ftrace prints; json: an object a
                             line; csv: a column for each name of a field;
                             chrome: calls as slices, for Perfetto; folded:
-                            stacks and their counts, for flame graphs
+                            stacks and their counts, for flame graphs; perf:
+                            as perf script prints
       --style=STYLE         event (default): as uprobe events print; short:
                             without header and flags; 2009: as the first kprobe
                             tracer did, function: @function+OFFSET

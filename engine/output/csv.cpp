@@ -60,7 +60,7 @@ void CsvFormatter::append(const trace::EventRecord& record, std::string_view com
   add_decimal(out, record.tid);
   out.add(",");
   cell_.clear();
-  add_text(comm);
+  add_text(cell_, comm, options_);
   add_quoted(out, cell_.view());
   out.add(",");
   out.add(event.name);
@@ -70,43 +70,10 @@ void CsvFormatter::append(const trace::EventRecord& record, std::string_view com
     out.add(",");
     if (field == nullptr) continue;
     cell_.clear();
-    add_cell(*field, values, record);
+    add_field(cell_, *field, values, record, options_, false);
     add_quoted(out, cell_.view());
   }
   out.add("\n");
-}
-
-void CsvFormatter::add_cell(const program::Field& field, Values& values, const trace::EventRecord& record) {
-  if (field.count == 0 || field.is_text) return add_element(values.at(field), record);
-  for (std::uint32_t i = 0; i < field.count; ++i) {
-    cell_.add(i == 0 ? "{" : ",");
-    add_element(values.at(field, i), record);
-  }
-  cell_.add("}");
-}
-
-void CsvFormatter::add_element(const Value& value, const trace::EventRecord& record) {
-  switch (value.kind) {
-    case Value::Kind::text:
-      add_text(value.text);
-      return value.is_cut ? cell_.add("...") : void();
-    case Value::Kind::symbol: {
-      Buffer name;
-      add_symbol(name, options_.symbols, record, value.number);
-      return add_text(name.view());
-    }
-    case Value::Kind::fault:
-      return cell_.add("(fault)");
-    case Value::Kind::missing:
-      return cell_.add("(missing)");
-    default:
-      return add_number(cell_, value);
-  }
-}
-
-void CsvFormatter::add_text(std::string_view text) {
-  if (!options_.escape_control) return cell_.add(text);
-  cell_.end_at(put_escaped(cell_.room(kMostEscaped * text.size()), text));
 }
 
 }  // namespace uprobe::format

@@ -32,9 +32,6 @@ class CsvFormatter final : public Formatter {
   };
 
   std::size_t column_of(const std::string& name);
-  void add_cell(const program::Field& field, Values& values, const trace::EventRecord& record);
-  void add_element(const Value& value, const trace::EventRecord& record);
-  void add_text(std::string_view text);
 
   const Options options_;
   std::vector<std::string> columns_;

@@ -8,6 +8,7 @@
 #include "engine/output/csv.h"
 #include "engine/output/folded.h"
 #include "engine/output/json.h"
+#include "engine/output/perf.h"
 #include "engine/output/text.h"
 
 namespace uprobe::format {
@@ -29,6 +30,7 @@ constexpr std::array kFormats = {
     Format{.name = "csv", .make = make<CsvFormatter>, .has_fixed_fields = true},
     Format{.name = "chrome", .make = make<ChromeFormatter>, .tells_losses = true},
     Format{.name = "folded", .make = make<FoldedFormatter>},
+    Format{.name = "perf", .make = make<PerfFormatter>},
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "engine/output/digits.h"
+#include "engine/output/escape.h"
 #include "engine/shared/session_area.h"
 
 namespace uprobe::format {
@@ -46,6 +47,28 @@ Value floating_at(const std::uint8_t* at, std::uint8_t size) {
 }
 
 Value text_value(std::string_view text) { return {.kind = Value::Kind::text, .text = text}; }
+
+void add_element(Buffer& out, const Value& value, const trace::EventRecord& record, const Options& options,
+                 bool has_quotes) {
+  switch (value.kind) {
+    case Value::Kind::text:
+      if (has_quotes) out.add("\"");
+      add_text(out, value.text, options);
+      if (has_quotes) out.add("\"");
+      return value.is_cut ? out.add("...") : void();
+    case Value::Kind::symbol: {
+      Buffer name;
+      add_symbol(name, options.symbols, record, value.number);
+      return add_text(out, name.view(), options);
+    }
+    case Value::Kind::fault:
+      return out.add("(fault)");
+    case Value::Kind::missing:
+      return out.add("(missing)");
+    default:
+      return add_number(out, value);
+  }
+}
 
 }  // namespace
 
@@ -146,6 +169,21 @@ void add_symbol(Buffer& out, Symbols* symbols, const trace::EventRecord& record,
   out.add(found.name.substr(0, kMostSymbol));
   out.add("+");
   add_number(out, {.kind = Value::Kind::hex, .number = found.distance});
+}
+
+void add_text(Buffer& out, std::string_view text, const Options& options) {
+  if (!options.escape_control) return out.add(text);
+  out.end_at(put_escaped(out.room(kMostEscaped * text.size()), text));
+}
+
+void add_field(Buffer& out, const program::Field& field, Values& values, const trace::EventRecord& record,
+               const Options& options, bool has_quotes) {
+  if (field.count == 0 || field.is_text) return add_element(out, values.at(field), record, options, has_quotes);
+  for (std::uint32_t i = 0; i < field.count; ++i) {
+    out.add(i == 0 ? "{" : ",");
+    add_element(out, values.at(field, i), record, options, has_quotes);
+  }
+  out.add("}");
 }
 
 void add_time(Buffer& out, std::uint64_t ns) {

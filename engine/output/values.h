@@ -77,6 +77,11 @@ void add_number(Buffer& out, const Value& value);
 void add_decimal(Buffer& out, std::uint64_t number);
 // "name+0x4", or "0x401000" where no name is known.
 void add_symbol(Buffer& out, Symbols* symbols, const trace::EventRecord& record, std::uint64_t address);
+// All elements of a field in the characters of ftrace's text; a string as it is, or in quotes.
+void add_field(Buffer& out, const program::Field& field, Values& values, const trace::EventRecord& record,
+               const Options& options, bool has_quotes);
+// With control bytes escaped, if the user wants that.
+void add_text(Buffer& out, std::string_view text, const Options& options);
 // The seconds, with nine digits after the point.
 void add_time(Buffer& out, std::uint64_t ns);
 

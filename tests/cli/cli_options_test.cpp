@@ -173,7 +173,7 @@ TEST(CliOptions, MistakesInWords) {
       {{"-qZ"}, "unknown option '-Z' | see uprobe-run --help"},
       {{"--pro=x"}, "unknown option '--pro' | it could be --probe, --probes-from, --profile"},
       {{"--forma"}, "unknown option '--forma' | it could be --format, --format-file"},
-      {{"--format=tex", "-p", "p f:s", "ls"}, "--format: 'tex' is not one of text, json, csv, chrome, folded"},
+      {{"--format=tex", "-p", "p f:s", "ls"}, "--format: 'tex' is not one of text, json, csv, chrome, folded, perf"},
       {{"--format=json", "--style=short", "-p", "p f:s", "ls"},
        "--format=json: --style is for lines of text | drop one of them"},
       {{"--format=json", "-p", "p f:s", "--trigger=hist:keys=a", "ls"},

@@ -245,12 +245,27 @@ int main(void) { return top() != 103; }
         self.assertEqual({stack.split(";")[0] for stack in counts}, {"calls"})
         self.assertEqual(self.run_format("folded", "-p", "p:down {0}:down"), "calls;down 4\n")
 
+    def test_perf_has_events_and_frames(self):
+        """Read as stackcollapse-perf.pl does: a head, frames from the innermost on, an empty line."""
+        text = self.run_format("perf", "-p", "p:down {0}:down n=%di:s32", "--trigger=stacktrace")
+        samples = text.split("\n\n")[:-1]
+        self.assertEqual(len(samples), 4)
+        for sample, n in zip(samples, (3, 2, 1, 0)):
+            head, *frames = sample.split("\n")
+            match = re.fullmatch(r"(\S.+?)\s+(\d+)/(\d+) \[\d{3}\] (\d+\.\d{9}): uprobes:down: \(([0-9a-f]+)\) n=(\d)", head)
+            self.assertEqual((match[1], match[2], int(match[6])), ("calls", match[3], n), head)
+            names = [re.fullmatch(r"\s*([0-9a-f]+) (.+) \((.*)\)", frame) for frame in frames]
+            self.assertEqual((names[0][1], names[0][2], names[0][3]), (match[5], "down+0x0", self.path("calls")))
+            self.assertEqual([name[2].split("+")[0] for name in names][-1], "_start")
+        plain = self.run_format("perf", "-r", "{0}:top")
+        self.assertRegex(plain, r"^calls \d+/\d+ \[\d+\] [\d.]+: uprobes:top: \([0-9a-f]+ <- [0-9a-f]+\)\n$")
+
 
 class Words(harness.TestCase):
     def test_an_unknown_format_is_answered_by_the_list(self):
         seen = harness.run([harness.tool(), "--format=xml", "-p", "malloc", "true"])
         self.assertEqual(seen.returncode, 125)
-        self.assertRegex(seen.stderr, rb"^uprobe-run: --format: 'xml' is not one of text, json, csv, chrome, folded")
+        self.assertRegex(seen.stderr, rb"^uprobe-run: --format: 'xml' is not one of text, json, csv, chrome, folded, perf")
 
 
 class Recordings(Formats):
