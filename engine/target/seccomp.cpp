@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/target/seccomp.h"
 
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -60,8 +61,10 @@ bool seize_with_suspension(pid_t pid) {
 
 bool try_on_a_child() {
   const pid_t child = ::fork();
-  if (child == 0)
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // where the tool is killed before it kills the child
     for (;;) ::pause();
+  }
   if (child < 0) return false;
   const bool is_done = seize_with_suspension(child);
   ::kill(child, SIGKILL);
