@@ -94,6 +94,27 @@ void check_triggers(const spec::DefinitionSet& set, CheckReport& report) {
   report.error = planned.error();
 }
 
+// False at a mistake, which the report then has.
+bool take_write(spec::DefinitionSet& set, const Definition& text, CheckReport& report) {
+  const auto fail = [&](const Error& error) {
+    report.error = error;
+    return false;
+  };
+  if (const Status written = set.write(text.text, text.default_object); !written) {
+    report.is_kernels = spec::message::is_kernels(written.error().text);
+    report.line = set.last_line();
+    return fail(written.error());
+  }
+  if (const Status filtered = apply_controls(set, text); !filtered) {
+    const std::string& where = filtered.error().where;
+    report.option = text.filter && text.filter->starts_with(where) ? "--filter" : "";
+    report.is_kernels = true;
+    report.line = line_of(text.text, where);
+    return fail(filtered.error());
+  }
+  return true;
+}
+
 }  // namespace
 
 CheckReport check_definitions(const std::vector<Definition>& writes, const CheckOptions& options) {
@@ -106,14 +127,7 @@ CheckReport check_definitions(const std::vector<Definition>& writes, const Check
   for (; report.write < writes.size(); ++report.write) {
     const Definition& text = writes[report.write];
     if (options.style == spec::Style::kprobes_2009 && is_all_blank(text.text)) set.clear();
-    const Status written = set.write(text.text, text.default_object);
-    const Status filtered = written ? apply_controls(set, text) : ok();
-    if (written && filtered) continue;
-    report.error = written ? filtered.error() : written.error();
-    report.option = written && text.filter && text.filter->starts_with(report.error->where) ? "--filter" : "";
-    report.is_kernels = written || spec::message::is_kernels(written.error().text);
-    report.line = written ? line_of(text.text, report.error->where) : set.last_line();
-    break;
+    if (!take_write(set, text, report)) break;
   }
   if (!report.error) check_triggers(set, report);
   report.notes = places.notes();

@@ -74,8 +74,15 @@ class Loader {
   bool add(const std::string& path, std::size_t needed_by);
   bool add_from(const std::vector<std::string>& folders, const std::string& name, std::size_t needed_by);
   bool add_cached(const std::string& name, std::size_t needed_by);
+  bool is_known(const std::string& name) const;
   void find(const std::string& name, std::size_t needed_by);
+  void add_path(const std::string& path, std::size_t needed_by);
+  void search_as_glibc(const std::string& name, std::size_t needed_by);
+  void search_as_musl(const std::string& name, std::size_t needed_by);
   std::vector<std::string> inherited_folders(std::size_t of) const;
+  std::vector<std::string> run_path(std::size_t of) const;
+  std::vector<std::string> library_path() const;
+  void load_all();
 
   plan::FileCache& files_;
   std::vector<Node> nodes_;
@@ -131,43 +138,66 @@ std::vector<std::string> Loader::inherited_folders(std::size_t of) const {
   return folders;
 }
 
-void Loader::find(const std::string& name, std::size_t needed_by) {
-  const auto is_here = [&](const Node& node) {
+std::vector<std::string> Loader::run_path(std::size_t of) const {
+  return folders_of(nodes_[of].names.runpath, nodes_[of].object.path);
+}
+
+std::vector<std::string> Loader::library_path() const {
+  return folders_of(environment("LD_LIBRARY_PATH"), nodes_[0].object.path);
+}
+
+bool Loader::is_known(const std::string& name) const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [&](const Node& node) {
     return node.object.soname == name || file_name(node.object.path) == name;
-  };
-  if (nodes_.size() >= kMostObjects || std::any_of(nodes_.begin(), nodes_.end(), is_here)) return;
-  if (name.find('/') != std::string::npos) {
-    const auto paths = folders_of(name, nodes_[needed_by].object.path);
-    if (!paths.empty()) add(paths[0].substr(0, paths[0].size() - 1), needed_by);
-    return;
-  }
-  if (is_musl_ && (name == "libc.so" || name.starts_with("libc.musl-"))) return void(add(loader_, needed_by));
-  const std::string program = nodes_[0].object.path;
-  const Node& node = nodes_[needed_by];
-  const std::string runpath = node.names.runpath, path = node.object.path;
-  if (!is_musl_ && add_from(inherited_folders(needed_by), name, needed_by)) return;
-  if (add_from(folders_of(environment("LD_LIBRARY_PATH"), program), name, needed_by)) return;
-  if (is_musl_ && add_from(inherited_folders(needed_by), name, needed_by)) return;
-  if (add_from(folders_of(runpath, path), name, needed_by)) return;
-  if (!is_musl_ && add_cached(name, needed_by)) return;
-  if (is_musl_) return void(add_from({"/lib/", "/usr/local/lib/", "/usr/lib/"}, name, needed_by));
-  add_from({arch::kLibraryFolders.begin(), arch::kLibraryFolders.end()}, name, needed_by);
+  });
+}
+
+// A name with a slash is a path.
+void Loader::add_path(const std::string& path, std::size_t needed_by) {
+  const auto paths = folders_of(path, nodes_[needed_by].object.path);
+  if (!paths.empty()) add(paths[0].substr(0, paths[0].size() - 1), needed_by);
+}
+
+// ld.so(8): the first folder that has the library is taken.
+void Loader::search_as_glibc(const std::string& name, std::size_t needed_by) {
+  static_cast<void>(add_from(inherited_folders(needed_by), name, needed_by) ||
+                    add_from(library_path(), name, needed_by) || add_from(run_path(needed_by), name, needed_by) ||
+                    add_cached(name, needed_by) ||
+                    add_from({arch::kLibraryFolders.begin(), arch::kLibraryFolders.end()}, name, needed_by));
+}
+
+// musl's loader is its C library too, and it has no cache.
+void Loader::search_as_musl(const std::string& name, std::size_t needed_by) {
+  if (name == "libc.so" || name.starts_with("libc.musl-")) return void(add(loader_, needed_by));
+  static_cast<void>(add_from(library_path(), name, needed_by) ||
+                    add_from(inherited_folders(needed_by), name, needed_by) ||
+                    add_from(run_path(needed_by), name, needed_by) ||
+                    add_from({"/lib/", "/usr/local/lib/", "/usr/lib/"}, name, needed_by));
+}
+
+void Loader::find(const std::string& name, std::size_t needed_by) {
+  if (nodes_.size() >= kMostObjects || is_known(name)) return;
+  if (name.find('/') != std::string::npos) return add_path(name, needed_by);
+  is_musl_ ? search_as_musl(name, needed_by) : search_as_glibc(name, needed_by);
+}
+
+// What the program, which is the first node, brings with it. Without a loader nothing is loaded: a static program, also one that says
+// what it was linked with.
+void Loader::load_all() {
+  const bool is_library = !nodes_[0].names.soname.empty();
+  if (loader_.empty() && !is_library) return;
+  if (!is_library)
+    for (const std::string& name : split(environment("LD_PRELOAD"), ": ")) find(name, 0);
+  for (std::size_t i = 0; i < nodes_.size() && nodes_.size() < kMostObjects; ++i)
+    for (const std::string& name : std::vector<std::string>(nodes_[i].names.needed)) find(name, i);
+  if (!loader_.empty()) add(loader_, 0);
 }
 
 std::vector<LoadedObject> Loader::objects_of(const std::string& program) {
-  if (add(program, 0)) {
-    if (const auto file = files_.open(program)) loader_ = (*file)->interpreter();
-    is_musl_ = file_name(loader_).starts_with(kMuslLoader);
-    // Without a loader nothing is loaded: a static program, also one that says what it was linked with.
-    const bool is_library = !nodes_[0].names.soname.empty();
-    if (!loader_.empty() || is_library) {
-      if (!is_library)
-        for (const std::string& name : split(environment("LD_PRELOAD"), ": ")) find(name, 0);
-      for (std::size_t i = 0; i < nodes_.size() && nodes_.size() < kMostObjects; ++i)
-        for (const std::string& name : std::vector<std::string>(nodes_[i].names.needed)) find(name, i);
-      if (!loader_.empty()) add(loader_, 0);
-    }
-  }
+  if (!add(program, 0)) return {};
+  if (const auto file = files_.open(program)) loader_ = (*file)->interpreter();
+  is_musl_ = file_name(loader_).starts_with(kMuslLoader);
+  load_all();
   std::vector<LoadedObject> objects;
   for (Node& node : nodes_) objects.push_back(std::move(node.object));
   return objects;
