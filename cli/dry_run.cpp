@@ -12,7 +12,7 @@ namespace uprobe::cli {
 
 namespace {
 
-constexpr std::string_view kRefused = "refused";
+constexpr std::string_view kRefused = "refused", kHardware = "hardware";
 
 std::string hex_bytes(const std::vector<std::uint8_t>& bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";
@@ -42,6 +42,8 @@ std::string process_text(const PlaceInProcess& place) {
 
 std::string plan_lines(const PlanReport& report) {
   std::string text = escape(report.definition) + "\n  at    ";
+  if (report.tier == kHardware)
+    return text + escape(report.symbol) + ", wherever the program generates it\n  tier  " + why_text(report) + "\n";
   text += escape(report.path) + ":" + hex(report.offset);
   if (!report.symbol.empty()) text += ", " + escape(report.symbol);
   text += ", address " + hex(report.address) + "\n";
@@ -60,6 +62,7 @@ std::string render_plan(const std::vector<PlanReport>& reports) {
 }
 
 std::string plan_line(const PlanReport& report) {
+  if (report.tier == kHardware) return report.path + ":" + report.symbol + ": " + report.tier + ": " + report.why;
   std::string text = report.path + ":" + hex(report.offset);
   if (!report.symbol.empty()) text += " (" + report.symbol + ")";
   if (!report.returns.empty()) text += ": " + report.returns;

@@ -13,6 +13,7 @@ namespace uprobe::cli {
 namespace {
 
 bool is_jump(const PlanReport& report) { return report.tier == "jump"; }
+bool is_generated(const PlanReport& report) { return report.tier == "hardware"; }
 bool is_by_stub(const PlanReport& report) { return report.returns == "a stub"; }
 
 // Of "p:GROUP/EVENT PATH:OFFSET FETCH...", whose path may contain blanks.
@@ -22,6 +23,11 @@ std::string event_of(const PlanReport& report) {
 }
 
 std::string fetches_of(const PlanReport& report) {
+  if (is_generated(report)) {
+    const std::string generated = " " + report.path + ":" + report.symbol + " ";
+    const std::size_t end = report.definition.find(generated);
+    return end == std::string::npos ? std::string() : report.definition.substr(end + generated.size());
+  }
   const std::size_t place = report.definition.find(" " + report.path + ":");
   if (place == std::string::npos) return {};
   const std::size_t end = report.definition.find(' ', place + report.path.size() + 2);
@@ -36,6 +42,9 @@ std::string spoken(const std::string& symbol) {
 
 // "each call of zfree in /bin/zsh", "each time zsh_main+0x4 in /bin/zsh is reached"
 std::string occasion(const PlanReport& report) {
+  if (is_generated(report))
+    return "each call of the functions " + report.symbol +
+           " that the program generates, as /tmp/perf-PID.map names them";
   const std::string file = " in " + report.path + " (offset " + hex(report.offset) + ")";
   const std::string place = report.symbol.empty() ? "the instruction" : spoken(report.symbol);
   if (!report.returns.empty()) return "each return of " + place + file;
@@ -44,6 +53,8 @@ std::string occasion(const PlanReport& report) {
 }
 
 std::string way(const PlanReport& report) {
+  if (is_generated(report))
+    return "The probe is a breakpoint of the processor, which changes no byte of the code; there are four.";
   std::string insn = report.bytes.empty() ? std::string() : arch::disassemble(report.bytes, Addr{report.address});
   if (!insn.empty()) insn = " on '" + insn + "'";
   std::string text = is_jump(report) ? "The probe is a jump" + insn + ", without a trap or a system call."
@@ -68,10 +79,12 @@ std::string cost(const PlanReport& report) {
   if (is_by_stub(report))
     return is_jump(report) ? "A call with its return costs about 200 nanoseconds."
                            : "A call with its return costs about 1,500 nanoseconds.";
+  if (is_generated(report)) return "A hit costs some microseconds, in a virtual machine some ten.";
   return is_jump(report) ? "A hit costs about 20 nanoseconds." : "A hit costs about 1,300 nanoseconds.";
 }
 
 std::string advice(const PlanReport& report) {
+  if (is_generated(report)) return {};
   if (!is_jump(report) && report.why.find("--tier") != std::string::npos)
     return "Without --tier=int3 it would be a jump where that is safe.";
   if (report.why.starts_with("Go code")) return "So it is everywhere in Go code.";

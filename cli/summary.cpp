@@ -110,8 +110,11 @@ std::string render_summary(const Summary& summary, bool color, bool verbose) {
   std::string text = probe_lines(summary.probes, color, verbose);
   const ProbeSummary total = total_of(summary.probes);
   if (summary.probes.size() > 1) text += render_line("total: " + counted(total.hits, "hit", "hits"), color);
-  if (summary.tier != plan::Tier::breakpoint && summary.jumps + summary.breakpoints > (verbose ? 0U : 1U))
-    text += render_line("tiers: " + grouped(summary.jumps) + " jump, " + grouped(summary.breakpoints) + " int3", color);
+  if (summary.tier != plan::Tier::breakpoint &&
+      summary.jumps + summary.breakpoints + summary.hardware > (verbose ? 0U : 1U))
+    text += render_line("tiers: " + grouped(summary.jumps) + " jump, " + grouped(summary.breakpoints) + " int3" +
+                            (summary.hardware != 0 ? ", " + grouped(summary.hardware) + " hardware" : ""),
+                        color);
   if (lost_count(total) != 0) text += render_line("lost: " + lost_text(total, true), color);
   if (summary.mail_timeouts != 0)
     text += render_line("unprobed: " + counted(summary.mail_timeouts, "library was", "libraries were") +

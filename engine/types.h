@@ -78,7 +78,7 @@ struct PlanReport {
   std::uint64_t address = 0;        // link-time
   std::string symbol;               // nearest "name+0x4", empty if none
   std::vector<std::uint8_t> bytes;  // of the displaced instruction
-  std::string tier;                 // "jump", "int3", "refused"
+  std::string tier;                 // "jump", "int3", "hardware", "refused"
   std::string why;                  // why not a better tier, or why refused
   std::string returns;              // of a return probe: how its returns are caught; else empty
   std::vector<PlaceInProcess> processes;
@@ -103,11 +103,11 @@ struct ProbeSummary {
 
 struct Summary {
   std::vector<ProbeSummary> probes;
-  plan::Tier tier = plan::Tier::automatic;   // as asked for
-  std::uint64_t jumps = 0, breakpoints = 0;  // probes armed somewhere, by the tier they have there
-  std::uint64_t mail_timeouts = 0;           // libraries that were not probed because the tool did not answer in time
-  std::vector<std::string> details;          // shown with -v only
-  std::vector<std::string> notes;            // anything else worth a line: points refused in a library, ...
+  plan::Tier tier = plan::Tier::automatic;                 // as asked for
+  std::uint64_t jumps = 0, breakpoints = 0, hardware = 0;  // probes armed somewhere, by the tier they have there
+  std::uint64_t mail_timeouts = 0;   // libraries that were not probed because the tool did not answer in time
+  std::vector<std::string> details;  // shown with -v only
+  std::vector<std::string> notes;    // anything else worth a line: points refused in a library, ...
 };
 
 // A probe of a running session.

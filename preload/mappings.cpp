@@ -174,6 +174,7 @@ Code code_at(ProcessBlock& block, const Point& point, const SignalFrame& frame) 
   const shared::Undo& undo = undo_of(block, point);
   const Reader reader{(frame.mask & shared::kOurSignals) == 0};
   if (point.state == static_cast<u32>(shared::PointState::unmapped)) return Code::foreign;
+  if (point.state == static_cast<u32>(shared::PointState::watched)) return Code::foreign;
   if (is_untouched(reader, point, undo)) return Code::ours;
   if (reader.copy(after, point.address + 1, point.following_bytes) < point.following_bytes) return Code::ours;
   if (shared::is_as_before(point, undo, after)) return Code::ours;

@@ -88,7 +88,7 @@ bool original_before(const ProcessBlock& block, u64 address, u8 (&bytes)[kLonges
   }
   for (u32 back = 1; back < kLongestCall + shared::kJumpBytes; ++back) {
     const Point* point = find_point(block, address - back);
-    if (point == nullptr) continue;
+    if (point == nullptr || point->state == static_cast<u32>(shared::PointState::watched)) continue;
     const shared::Undo& undo = undo_of(block, *point);
     for (u32 i = 0; i < undo.length && i < back; ++i)
       if (back - i <= kLongestCall) bytes[kLongestCall - (back - i)] = undo.original[i];

@@ -107,6 +107,29 @@ void hit_changed(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   frame.ip = point.address;
 }
 
+// Whether memory has the bytes for which a watched point was made.
+bool has_its_code(const ProcessBlock& block, const Point& point, const Reader& reader) {
+  u8 now[sizeof(shared::Undo::original)];
+  const shared::Undo& undo = undo_of(block, point);
+  const u32 bytes = point.insn_bytes <= sizeof now ? point.insn_bytes : 0;
+  return reader.copy(now, point.address, bytes) == bytes && __builtin_memcmp(now, undo.original, bytes) == 0;
+}
+
+// A hardware breakpoint of the tool, before the program's own instruction, which runs next. One of another code that is there by
+// now, or one that comes late, is no hit.
+void hit_watched(ProcessBlock& block, const PerfTrap& trap, const SignalFrame& frame) {
+  const Point* point = find_point(block, frame.ip);
+  if (point == nullptr || point->state != static_cast<u32>(shared::PointState::watched)) return;
+  const bool may_fault = (frame.mask & kFaultSignals) == 0;
+  if ((trap.flags & kTrapLate) == 0 && has_its_code(block, *point, Reader{may_fault}))
+    record_hit(block, *point, frame, may_fault);
+}
+
+// The tool names its breakpoints by the process block.
+bool is_watch(const ProcessBlock& block, const SignalInfo& info) {
+  return info.code == kTrapPerf && perf_trap(info).data == as_word(&block);
+}
+
 // Shows where the application's instruction faulted, or would go on after a step, in the program's terms. False: the program
 // has no such step.
 bool show_original(ProcessBlock& block, SignalInfo& info, SignalFrame& frame) {
@@ -227,6 +250,10 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_on_trap(i32, SignalInfo*
     const bool blocked = (virtually_blocked(block) & signal_bit(kSigTrap)) != 0;
     if (blocked || block.actions[static_cast<u32>(shared::AppSignal::trap)].handler <= kSigIgn)
       frame->ip -= shared::kBreakpointBytes;  // executed again, the int3 kills
+  }
+  if (is_watch(block, *info)) {
+    hit_watched(block, perf_trap(*info), *frame);
+    return leave(block, *frame, true);
   }
   if (is_step(*info)) {
     if (end_step(block, *frame)) return leave(block, *frame, true);

@@ -45,7 +45,7 @@ struct ArmReport {
   Notes notes;                                    // "libx.so: 0x1234 not probed: ..."
   std::map<std::uint16_t, std::string> refusals;  // event -> why it could not be armed somewhere
   std::string first_refusal;                      // of any point, internal points included
-  plan::SparseSet jumps, breakpoints;             // events that are armed in that way somewhere
+  plan::SparseSet jumps, breakpoints, hardware;   // events that are armed in that way somewhere
   std::map<std::uint16_t, std::string> against;   // event -> why it is not a jump there
   std::vector<BarredReport> barred;               // kMostBarred at most
 };

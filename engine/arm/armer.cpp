@@ -51,6 +51,10 @@ Status Armer::remove(target::Target& target, Addr block, const std::function<boo
   return remove_points(state_, target, block, is_live);
 }
 
+Status Armer::watch(target::Target& target, Addr block, const WatchedPlace& place) {
+  return watch_point(state_, target, block, place);
+}
+
 Status Armer::bar(target::Target& target, Addr at, const AbortPlace& place, const Barring::ThreadCount& threads) {
   auto block = state_.known.take(target, at);
   if (!block) return block.error();

@@ -7,6 +7,7 @@
 
 #include "engine/arm/arm_state.h"
 #include "engine/arm/barring.h"
+#include "engine/arm/live_points.h"
 #include "engine/arm/process_arming.h"
 #include "engine/process/block.h"
 #include "engine/target/target.h"
@@ -28,6 +29,9 @@ class Armer {
   // Changes to a running program (live_points.h, live_changes.h).
   Status add(target::Target& target, Addr block, const ProbeSet& more);
   Status remove(target::Target& target, Addr block, const std::function<bool(std::uint16_t)>& is_live);
+  // A point without text in generated code, of a stopped process (live_points.h); and that there can be none for an event.
+  Status watch(target::Target& target, Addr block, const WatchedPlace& place);
+  void refuse(std::uint16_t event, const std::string& why) { state_.report.refusals[event] = why; }
   // A breakpoint inside a restartable sequence has made the kernel abort it: removes the probes there for good (barring.h).
   Status bar(target::Target& target, Addr block, const AbortPlace& place, const Barring::ThreadCount& threads);
   // Repairs a running process after foreign breakpoints; see foreign_breakpoints.h. An Error: there is no block.

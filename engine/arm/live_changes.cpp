@@ -43,6 +43,7 @@ Status LiveChanges::add(const ProbeSet& more) {
           probes_.add(point.site, *consumer);
           events.insert(consumer->event);
         }
+  for (const GeneratedWish& wish : more.generated()) probes_.add_generated(wish);
   const Status added = each_process([&](auto& target, Addr block) { return armer_.add(target, block, more); });
   if (added) return ok();
   remove(std::vector<std::uint16_t>(events.begin(), events.end()),

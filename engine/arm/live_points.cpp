@@ -47,6 +47,31 @@ Status uncover(ProcessArming& process, const FilePoints& file, const target::Map
   return ok();
 }
 
+// The newest definition first.
+std::vector<shared::Consumer> entries_of(std::vector<std::uint16_t> events) {
+  std::sort(events.begin(), events.end(), std::greater<>());
+  std::vector<shared::Consumer> consumers;
+  for (const std::uint16_t event : events) {
+    shared::Consumer consumer{};
+    consumer.kind = static_cast<std::uint8_t>(shared::ConsumerKind::entry);
+    consumer.event = event;
+    consumers.push_back(consumer);
+  }
+  return consumers;
+}
+
+Status put_watched(target::Target& target, Block& block, const WatchedPlace& place) {
+  const auto known = block.find(place.address);
+  NewPoint point;
+  point.address = place.address;
+  point.insn = place.code;
+  const auto list = block.list_for(entries_of(place.events), known.has_value());
+  if (!list) return list.error();
+  point.consumers = *list;
+  RETURN_IF_ERROR(known ? block.set_point(target, *known, point) : block.add(target, {point}));
+  return block.set_state(target, *block.find(place.address), shared::PointState::watched);
+}
+
 // True: an IFUNC in the mapping has not chosen yet.
 Result<bool> add_in(ProcessArming& process, const target::Mapping& m, const ProbeSet& more) {
   MappingArming arming(process, m, false);
@@ -84,6 +109,26 @@ Status add_points(ArmState& state, target::Target& target, Addr at, const ProbeS
   if (!process.refusal().empty()) return Error{.code = Code::refused, .text = process.refusal()};
   if (!process.is_changed()) return ok();
   if (!before.empty()) remember(state.known, block->stamp(), before, waiting);
+  state.known.keep(block.take());
+  return ok();
+}
+
+Status watch_point(ArmState& state, target::Target& target, Addr at, const WatchedPlace& place) {
+  auto block = Block::read(target, at);
+  if (!block) return block.error();
+  if (block->head().left != 0) return Error{.code = Code::refused, .text = "the process has left the session"};
+  const auto known = block->find(place.address);
+  if (known && block->points()[*known].state == static_cast<std::uint32_t>(shared::PointState::armed))
+    return Error{.code = Code::refused, .text = "a breakpoint of the tool is there"};
+  std::vector<KnownMapping> before;
+  if (const auto* mappings = state.known.mappings(block->stamp())) before = *mappings;
+  RETURN_IF_ERROR(block->renew(target));
+  RETURN_IF_ERROR(put_watched(target, *block, place));
+  if (!before.empty()) state.known.keep_mappings(block->stamp(), std::move(before));
+  for (const std::uint16_t event : place.events) {
+    state.report.armed_events.add(event);
+    state.report.hardware.add(event);
+  }
   state.known.keep(block.take());
   return ok();
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "engine/arm/arm_state.h"
 #include "engine/process/block.h"
@@ -15,6 +16,15 @@ Status add_points(ArmState& state, target::Target& target, Addr block, const Pro
 // `is_live` says which events are left.
 Status remove_points(ArmState& state, target::Target& target, Addr block,
                      const std::function<bool(std::uint16_t)>& is_live);
+
+// A function of generated code, and the events that want its beginning.
+struct WatchedPlace {
+  Addr address;
+  std::vector<std::uint8_t> code;  // the first bytes
+  std::vector<std::uint16_t> events;
+};
+// Publishes a point for which a hardware breakpoint will stand (shared::PointState::watched), in a process that is stopped.
+Status watch_point(ArmState& state, target::Target& target, Addr block, const WatchedPlace& place);
 
 // Removes the consumers that do not stay from points, and points without consumers from the text. The cached mappings stay valid.
 using StaysFn = std::function<bool(std::uint32_t point, const shared::Consumer&)>;

@@ -64,6 +64,7 @@ Result<std::uint16_t> ProbeSet::number_of(const NamedObject& object) {
 
 void ProbeSet::remove(std::uint16_t event) {
   const auto is_its = [event](const PlannedConsumer& consumer) { return consumer.event == event; };
+  std::erase_if(generated_, [event](const GeneratedWish& wish) { return wish.event == event; });
   const auto is_unwanted = [&](PlannedPoint& point) {
     const bool had = std::erase_if(point.consumers, is_its) != 0;
     return had && point.consumers.empty() && point.role == shared::PointRole::probe;

@@ -65,10 +65,18 @@ struct NamedObject {
   std::uint64_t exported_address = 0;
 };
 
+// An event that wants the functions of a name, or of a pattern of names, in code that programs generate as they run.
+struct GeneratedWish {
+  std::uint16_t event = 0;
+  std::string name;
+};
+
 class ProbeSet {
  public:
   // Events are numbered in the order of the definitions.
   void add(plan::Site site, const PlannedConsumer& consumer);
+  void add_generated(GeneratedWish wish) { generated_.push_back(std::move(wish)); }
+  const std::vector<GeneratedWish>& generated() const { return generated_; }
   // Removes all that an event wants, and points that then have no consumer.
   void remove(std::uint16_t event);
   bool wants_stubs() const { return wants_stubs_; }
@@ -86,6 +94,7 @@ class ProbeSet {
 
   std::vector<FilePoints> files_;
   std::vector<NamedObject> objects_;
+  std::vector<GeneratedWish> generated_;
   std::size_t size_ = 0;
   bool wants_stubs_ = false;
 };

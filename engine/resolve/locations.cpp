@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "engine/base/text.h"
+#include "engine/resolve/generated_places.h"
 #include "engine/resolve/go_arguments.h"
 #include "engine/resolve/programs.h"
 #include "engine/spec/name.h"
@@ -121,6 +122,10 @@ Result<std::uint64_t> address_of_data(const std::string& symbol, const plan::Fou
 }  // namespace
 
 Result<LocationResolver::Specs> LocationResolver::operator()(ProbeSpec spec) {
+  if (spec.place.is_generated) {
+    RETURN_IF_ERROR(check_generated(spec));
+    return Specs{std::move(spec)};
+  }
   RETURN_IF_ERROR(find_object(spec));
   RETURN_IF_ERROR(find_function(spec));
   if (spec.place.is_address) {

@@ -11,6 +11,7 @@
 #include "engine/program/compile.h"
 #include "engine/program/filter.h"
 #include "engine/program/verify.h"
+#include "engine/resolve/generated_places.h"
 #include "engine/spec/argument.h"
 
 namespace uprobe {
@@ -43,12 +44,14 @@ bool shows_symbols(const Probe& probe) {
 
 bool is_function_entry(const Probe& probe) {
   if (probe.returns) return false;
+  if (probe.spec.place.is_generated) return true;
   const auto& symbol = probe.site.symbol;
   const auto& insn = probe.site.insn;
   return (!symbol.empty() && symbol.find('+') == std::string::npos) || arch::is_function_start(insn);
 }
 
 void add_points(const Probe& probe, std::uint16_t event, control::ProbeSet& to) {
+  if (probe.spec.place.is_generated) return to.add_generated({event, probe.spec.place.symbol});
   if (!probe.returns) return to.add(probe.site, {.event = event});
   if (probe.returns->mode == plan::ReturnMode::stub)
     return to.add(probe.site, {.event = event, .kind = shared::ConsumerKind::stub});
@@ -145,7 +148,8 @@ Result<Probe> ProbeBuilder::make(const spec::ProbeSpec& definition, unsigned eve
     return spec::at_column(
         definition, definition.place.place_column,
         Error{.code = Code::refused, .text = "reference counters are not available in this version"});
-  auto site = plan::resolve(probe.spec, files_, flows_, {.force = options_.force});
+  auto site = definition.place.is_generated ? site_of_generated(definition, files_)
+                                            : plan::resolve(probe.spec, files_, flows_, {.force = options_.force});
   if (!site) return site.error();
   probe.site = site.take();
   RETURN_IF_ERROR(check_vectors(probe.spec));

@@ -56,7 +56,8 @@ MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, cons
       maps_(maps),
       blocks_([this] { return blocks_in_use(); }),
       exec_([this](auto& target) { return load(target); }),
-      foreign_breakpoints_(armer, blocks_.all()) {
+      foreign_breakpoints_(armer, blocks_.all()),
+      generated_(area, armer, probes, blocks_.all()) {
   for (const auto& [pid, block] : first) {
     blocks_.add(block);
     foreign_breakpoints_.add(pid);
@@ -77,6 +78,7 @@ void MailService::stop() {
   __atomic_fetch_add(&bell, 1, __ATOMIC_RELEASE);
   futex_wake(bell);
   thread_.join();
+  generated_.end();
   guard_->stop();
   heartbeat_.reset();
 }
@@ -127,6 +129,7 @@ void MailService::serve_all(bool was_rung) {
   exec_.step();
   is_following_ = exec_.waiting();
   foreign_breakpoints_.step();
+  generated_.step();
 }
 
 void MailService::take_hints() {
@@ -277,6 +280,7 @@ Status MailService::take_in(pid_t pid, bool trusts_filters, const std::function<
   });
   (*process)->let_go();
   if (!taken) static_cast<void>(give_back(pid));
+  if (taken) generated_.look_now();
   return taken;
 }
 
@@ -305,6 +309,7 @@ Notes MailService::notes() const {
   notes.insert(left_);
   notes.insert(filtered_);
   notes.insert(failures_);
+  notes.insert(generated_.notes());
   return notes;
 }
 
@@ -353,6 +358,7 @@ Status MailService::serve(const std::shared_ptr<Request>& asked) {
 Status MailService::let_go(Request& request, pid_t pid) {
   const MailSlot& slot = request.slot;
   const bool is_alone = threads_of(pid).size() == 1;
+  generated_.let_go(pid);
   const Addr block_address{slot.block};
   const Status out = is_alone ? disarm_waiting(pid, block_address) : disarm_running(pid, block_address);
   if (!out) return out;
@@ -369,6 +375,7 @@ Status MailService::let_go_of_other(const Request& request, const Requester& req
   // A request to leave a process alone must not be a way to hide it from the tool. The kernel will refuse the call as well.
   if (pid == 0 || !may_trace(requester.pid, pid)) return ok();
   const auto block = find_block(pid);
+  generated_.let_go(pid);
   if (block && disarm_running(pid, *block)) note_left(pid);
   return ok();
 }

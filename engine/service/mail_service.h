@@ -25,6 +25,7 @@
 #include "engine/arm/foreign_breakpoints.h"
 #include "engine/arm/live_changes.h"
 #include "engine/base/notes.h"
+#include "engine/generated/generated_code.h"
 #include "engine/mailbox/conversation.h"
 #include "engine/mailbox/futex.h"
 #include "engine/mailbox/heartbeat.h"
@@ -62,6 +63,8 @@ class MailService {
   // for judge_filters(). The calling thread traces the process, and after some failures the kernel releases the process only when
   // that thread ends: end it after this call.
   Status take_in(pid_t pid, bool trusts_filters, const std::function<bool()>& is_wanted);
+  // In alone(): gives the functions that definitions want of generated code their breakpoints now, not with the next look.
+  void look_at_generated_code() { generated_.look_now(); }
   LiveChanges changes() const { return {area_, armer_, probes_, blocks_.all()}; }
 
   // Answers no further requests: later ones run into their deadline. Joins the thread.
@@ -129,6 +132,7 @@ class MailService {
   KnownBlocks blocks_;
   ExecFollower exec_;
   ForeignBreakpoints foreign_breakpoints_;
+  GeneratedCode generated_;
   Notes failures_;                     // why requests could not be served
   Notes filtered_;                     // processes under seccomp filters that keep the agent quiet, or log its calls
   Notes left_;                         // processes that another tracer has

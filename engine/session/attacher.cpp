@@ -169,7 +169,8 @@ Status Attacher::attach_all(const GivenUp& given_up) {
   std::vector<pid_t> pids;
   for (const auto& process : taken.held) pids.push_back(process->pid());
   taken.held.clear();
-  if (begun) return ok();
+  control::MailService* const mail = begun ? &targets_.mail() : nullptr;
+  if (mail != nullptr) return mail->alone([mail] { mail->look_at_generated_code(); }), ok();
   for (const pid_t pid : pids) static_cast<void>(control::give_back(pid));
   return begun;
 }

@@ -97,7 +97,12 @@ Result<std::vector<std::uint16_t>> EventChanges::join(const std::vector<Probe>& 
   });
   if (!room) return about(room.error(), more.front());
   control::MailService& mail = targets_.mail();
-  if (joined) joined = mail.alone([&] { return mail.changes().add(entered.points); });
+  if (joined)
+    joined = mail.alone([&]() -> Status {
+      RETURN_IF_ERROR(mail.changes().add(entered.points));
+      mail.look_at_generated_code();
+      return ok();
+    });
   if (joined) return events;
   const Error error = about(joined.error(), events.empty() ? more.front() : table_.probes()[events.front()]);
   remove_events(events);
@@ -110,6 +115,10 @@ Result<std::vector<std::uint16_t>> EventChanges::join(const std::vector<Probe>& 
 
 Status EventChanges::may_join(const std::vector<Probe>& more, plan::Tier tier) const {
   if (tier == plan::Tier::jump) return refused("needs a breakpoint, because the program is running", more.front());
+  for (const Probe& probe : more)
+    if (probe.owner != 0 && probe.spec.place.is_generated)
+      return refused("generated code is probed by the session that traces the process, not by one that joins it",
+                     probe);
   for (const Probe& probe : more)
     if (shows_symbols(probe))
       return refused("an event that shows symbol names cannot be added to a running session", probe);

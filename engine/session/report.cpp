@@ -44,6 +44,8 @@ std::string hint_for(const Probe& probe, std::size_t event, const control::ArmRe
   if (!probe.live) return "removed";
   const auto refused = report.refusals.find(static_cast<std::uint16_t>(event));
   if (refused != report.refusals.end()) return refused->second;
+  if (probe.spec.place.is_generated && !report.armed_events.has(event))
+    return "no function of this name in the map of generated code, /tmp/perf-PID.map";
   if (report.armed_events.has(event)) return probe.returns ? "never returned" : "never reached";
   if (probe.site.is_ifunc)
     return "the program never chose an implementation, or " + probe.site.file->path() + " was not mapped";
@@ -111,6 +113,10 @@ std::vector<std::string> Report::reasons_against_jumps() {
   for (const Probe& probe : table_.probes()) {
     const auto file = std::find_if(files.begin(), files.end(),
                                    [&](const control::FilePoints& f) { return f.file == probe.site.file; });
+    if (probe.spec.place.is_generated) {
+      reasons.emplace_back("it is in generated code");
+      continue;
+    }
     if (probe.site.is_ifunc || file == files.end()) {
       reasons.emplace_back();  // known only when the program has chosen an implementation
       continue;
@@ -152,9 +158,10 @@ std::vector<PlanReport> Report::plan(const std::vector<int>& pids) {
   const std::vector<TextOf> processes = text_of(pids);
   for (const Probe& probe : table_.probes()) {
     PlanReport report = plan_of(probe);
-    if (!probe.site.is_ifunc) report.processes = places_in(processes, probe.site);
+    if (!probe.site.is_ifunc && !probe.spec.place.is_generated) report.processes = places_in(processes, probe.site);
     report.why = may_jump ? reasons[reports.size()] : "--tier asks for a breakpoint";
     report.tier = may_jump && report.why.empty() ? "jump" : "int3";
+    if (probe.spec.place.is_generated) report.tier = "hardware", report.why = "it is in generated code";
     if (probe.site.is_ifunc) report.why = "an IFUNC: the implementation that the program chooses is probed";
     reports.push_back(std::move(report));
   }
@@ -167,6 +174,7 @@ ProbeSummary Report::line_of(std::size_t event, const EventCounts& counts, std::
   ProbeSummary line;
   line.name = probe.spec.group + "/" + probe.spec.event;
   line.place = probe.spec.place.path + ":" + hex(probe.site.offset);
+  if (probe.spec.place.is_generated) line.place = spec::place_listing(probe.spec.place, std::nullopt);
   line.lost_full = counts.lost_full, line.lost_too_big = counts.lost_too_big, line.lost_busy = counts.lost_busy;
   line.lost_to_reader_lag = std::min(lag, counts.recorded);
   line.recorded = counts.recorded - line.lost_to_reader_lag;
@@ -198,6 +206,7 @@ void Report::add_tier(std::size_t event, Summary& summary) const {
   const auto number = static_cast<std::uint16_t>(event);
   const bool is_breakpoint = report.breakpoints.has(number);
   summary.breakpoints += is_breakpoint ? 1 : 0;
+  summary.hardware += report.hardware.has(number) ? 1 : 0;
   summary.jumps += !is_breakpoint && report.jumps.has(number) ? 1 : 0;
 }
 

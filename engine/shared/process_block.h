@@ -27,7 +27,10 @@ namespace uprobe::shared {
 inline constexpr u64 kBlockMagic = 0x316b6c6270727075;  // "uprpblk1"
 inline constexpr u32 kMaxSessions = 8;
 
-enum class PointState : u32 { armed = 1, disarmed = 2, unmapped = 3 };
+// watched: a hardware breakpoint of the tool stands for the point, in code that the program generates as it runs. No byte of the
+// text is changed, there is no copy, and insn_bytes says how many bytes are known in Undo::original: where memory has others, the
+// code is no longer the one that the point was made for.
+enum class PointState : u32 { armed = 1, disarmed = 2, unmapped = 3, watched = 4 };
 // What the agent does at a point besides calling its consumers.
 // probe: nothing. library_hook: it asks the tool about libraries. system_call: it may make the call itself.
 // open_call: it may make the open or openat that follows; the point is at the last instruction before that call, which loads a

@@ -118,6 +118,7 @@ std::optional<std::string> type_of(const Argument& argument) {
 
 std::string place_listing(const Place& place, std::optional<std::uint64_t> resolved) {
   std::string text = place.path + ":";
+  if (place.is_generated) return text + place.symbol;
   if (!resolved && place.found) resolved = place.found->offset;
   if (!resolved && !place.source.empty()) return text + place.source + ":" + std::to_string(place.line);
   if (!resolved && place.symbol.empty()) resolved = place.offset;

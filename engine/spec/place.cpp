@@ -35,6 +35,8 @@ class PlaceParser {
  private:
   Status split();
   Status split_strict();
+  bool names_generated() const;
+  Status take_generated();
   void take_source();
   bool is_missing(const std::string& path) const;
   Status check_file();
@@ -63,6 +65,10 @@ class PlaceParser {
 };
 
 Result<ParsedPlace> PlaceParser::parse() {
+  if (names_generated()) {
+    RETURN_IF_ERROR(take_generated());
+    return std::move(result_);
+  }
   RETURN_IF_ERROR(options_.strict ? split_strict() : split());
   take_source();
   RETURN_IF_ERROR(check_file());
@@ -77,6 +83,23 @@ void PlaceParser::set_rest(std::size_t offset) {
   rest_ = word_.substr(offset);
   result_.place.path_column = static_cast<int>(command_.start(1));
   result_.place.place_column = static_cast<int>(command_.start(1) + offset);
+}
+
+bool PlaceParser::names_generated() const {
+  return !options_.strict && word_.starts_with(kGeneratedCode) && word_.substr(kGeneratedCode.size()).starts_with(':');
+}
+
+// All of the rest is the name: code generators write any character, and "f:1:13" is no line.
+Status PlaceParser::take_generated() {
+  set_rest(kGeneratedCode.size() + 1);
+  result_.is_return = rest_.ends_with(kReturn);
+  if (result_.is_return) rest_.remove_suffix(kReturn.size());
+  if (rest_.empty()) return blame(rest_offset_, message::kNoSymbol);
+  result_.place.program = options_.default_object;
+  result_.place.path = std::string(kGeneratedCode);
+  result_.place.symbol = std::string(rest_);
+  result_.place.is_generated = true;
+  return ok();
 }
 
 // The kernel gives no message for these three.

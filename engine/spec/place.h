@@ -11,6 +11,9 @@
 
 namespace uprobe::spec {
 
+// The object of functions that a program generates as it runs: "jit:NAME".
+inline constexpr std::string_view kGeneratedCode = "jit";
+
 inline constexpr std::string_view kReturn = "%return";
 inline constexpr std::string_view kOperator = "operator";  // no sign or bracket in such a name ends it
 

@@ -99,10 +99,12 @@ struct FoundSymbol {
   bool is_ifunc = false;      // the function is chosen when the program runs: the place is the resolver's
 };
 
-// PATH:OFFSET, PATH:SYMBOL[+-OFFS], PATH:SOURCE:LINE, or ADDRESS in the object of -x
+// PATH:OFFSET, PATH:SYMBOL[+-OFFS], PATH:SOURCE:LINE, ADDRESS in the object of -x, or jit:NAME
 struct Place {
   std::string path;
-  std::string symbol;        // empty: `offset` is a file offset
+  std::string symbol;  // empty: `offset` is a file offset
+  bool is_generated =
+      false;  // `symbol` names functions, or is a pattern of their names, that the program generates as it runs
   std::uint64_t offset = 0;  // file offset, or with a symbol the signed distance from it
   bool is_address = false;   // `offset` is a link-time address that is not yet looked up
   std::string source;        // file:line in place of a symbol, or function:line; empty: none

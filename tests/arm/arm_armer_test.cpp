@@ -427,6 +427,35 @@ TEST_F(ArmerTest, TwoLibrariesThatTakeTurns) {
   }
 }
 
+TEST_F(ArmerTest, AWatchedPointLeavesTheTextAlone) {
+  target_.map_anonymous(kFar, 4096);
+  const std::vector<std::uint8_t> code(15, 0x90);
+  const Addr address = kFar + 16;
+  for (const std::vector<std::uint16_t>& events : {std::vector<std::uint16_t>{2, 5}, {7}}) {
+    target_.writes.clear();
+    const Status watched = armer_.watch(target_, kBlock, {address, code, events});
+    ASSERT_TRUE(watched) << watched.error().text;
+    for (const auto& write : target_.writes) EXPECT_LT(write.at.value - kBlock.value, block_->head().block_bytes);
+    block_.emplace(Block::read(target_, kBlock).take());
+    ASSERT_EQ(block_->points().size(), 1U);
+    EXPECT_EQ(point_at(address).state, static_cast<std::uint32_t>(shared::PointState::watched));
+    EXPECT_EQ(point_at(address).copy, 0U);
+    EXPECT_EQ(point_at(address).insn_bytes, code.size());
+    EXPECT_EQ(block_->undo()[0].state, 0U) << "there is nothing to restore";
+    EXPECT_TRUE(std::equal(code.begin(), code.end(), block_->undo()[0].original));
+    EXPECT_EQ(events_at(address), std::vector<std::uint16_t>(events.rbegin(), events.rend()));
+  }
+  EXPECT_TRUE(armer_.report().armed_events.has(5) && armer_.report().hardware.has(7));
+}
+
+TEST_F(ArmerTest, AnArmedPointIsNotWatched) {
+  probe("subject_add", 0);
+  const Addr address = address_of(target_.map_code(*subject_, kBase), "subject_add");
+  arm();
+  EXPECT_FALSE(armer_.watch(target_, kBlock, {address, {1}, {0}}));
+  EXPECT_EQ(byte_at(address), 0xcc);
+}
+
 TEST_F(ArmerTest, NoRoomWithinReachIsARefusal) {
   probe("subject_add", 0);
   const Mapping code = target_.map_code(*subject_, kBase);

@@ -36,6 +36,21 @@ TEST(CliExplain, AnEntry) {
             "A hit costs about 20 nanoseconds.\n");
 }
 
+TEST(CliExplain, GeneratedCode) {
+  PlanReport generated;
+  generated.definition = "p:uprobes/e jit:LazyCompile:*f /a b.js x=%di";
+  generated.path = "jit";
+  generated.symbol = "LazyCompile:*f /a b.js";
+  generated.tier = "hardware";
+  generated.why = "it is in generated code";
+  EXPECT_EQ(render_explanation({generated}),
+            "uprobes/e records each call of the functions LazyCompile:*f /a b.js that the program generates, as "
+            "/tmp/perf-PID.map names them.\n"
+            "It writes time, CPU, thread, address, and: x=%di\n"
+            "The probe is a breakpoint of the processor, which changes no byte of the code; there are four.\n"
+            "A hit costs some microseconds, in a virtual machine some ten.\n");
+}
+
 TEST(CliExplain, APlaceInsideAFunctionAndNoValues) {
   PlanReport inside = report();
   inside.symbol = "zfree+0x4";

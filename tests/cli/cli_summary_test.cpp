@@ -35,6 +35,10 @@ TEST(CliSummary, Tiers) {
   EXPECT_NE(render_summary(summary, false, true).find("uprobe-run: tiers: 1 jump, 0 int3\n"), std::string::npos);
   summary.jumps = 9812, summary.breakpoints = 188;
   EXPECT_NE(render_summary(summary, false).find("uprobe-run: tiers: 9,812 jump, 188 int3\n"), std::string::npos);
+  summary.hardware = 2;
+  EXPECT_NE(render_summary(summary, false).find("uprobe-run: tiers: 9,812 jump, 188 int3, 2 hardware\n"),
+            std::string::npos);
+  summary.hardware = 0;
   summary.tier = plan::Tier::breakpoint;
   EXPECT_EQ(render_summary(summary, false, true).find("tiers"), std::string::npos);
 }

@@ -23,7 +23,7 @@ LAYERS = {
     "engine/symbolize": 9, "engine/patch": 9,
     "engine/inject": 10,
     "engine/arm": 11,
-    "engine/resolve": 12, "engine/attach": 12,
+    "engine/resolve": 12, "engine/attach": 12, "engine/generated": 12,
     "engine/service": 13, "engine/doctor": 13,
     "engine/session": 14,
     "cli": 15,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Fuzzes /proc's files about a process, parts of which (paths, names) the process chooses: lists of mappings, the line of its
-// state.
+// state; and the map of generated code, all of which it writes.
 #include <algorithm>
 #include <cstdlib>
 
+#include "engine/generated/perf_map.h"
 #include "engine/target/maps.h"
 #include "engine/target/process_stat.h"
 #include "tests/fuzz/driver.h"
@@ -35,11 +36,19 @@ void check_maps(std::string_view text) {
   }
 }
 
+void check_map_of_code(std::string_view line) {
+  const auto function = control::parse_perf_map_line(line);
+  if (!function) return;
+  require(function->address != 0 && function->bytes != 0 && function->address + function->bytes < 1ULL << 47);
+  require(!function->name.empty() && function->name.size() < line.size());
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   check_maps(text);
+  check_map_of_code(text);
   if (const auto stat = parse_stat(text)) {
     require(stat->name.size() < text.size());
     (void)is_kernel_thread(*stat);
@@ -57,6 +66,8 @@ std::vector<std::string> fuzz_seeds() {
       "7fffb2c0d000-7fffb2c2e000 rw-p 00000000 00:00 0   [stack]\n"
       "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n",
       "1234 (a) b) (c) S 1 1234 1234 0 -1 4194560 107 0 0 0 0 0 0 0 20 0 3 0 8312 2461696 120 18446744073709551615\n",
+      "7f0000001000 20 LazyCompile:*f /a b.js:1:13",
+      "0x7f0000001000 0x20 int Main.work(int)",
       "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0\n",
   };
 }

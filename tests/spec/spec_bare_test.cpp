@@ -4,6 +4,7 @@
 
 #include "engine/spec/bare.h"
 #include "engine/spec/definition_set.h"
+#include "engine/spec/messages.h"
 #include "engine/spec/name.h"
 
 namespace uprobe::spec {
@@ -37,6 +38,16 @@ TEST(BarePlace, ObjectAndFunction) {
   EXPECT_EQ(read("getcwd%return"), "/bin/prog getcwd%return = getcwd");
   EXPECT_EQ(read("work+0x10"), "/bin/prog work = work_0x10");
   EXPECT_EQ(read("./demo:0x1234"), "./demo  = demo_0x1234");
+}
+
+TEST(BarePlace, GeneratedCode) {
+  EXPECT_EQ(read("jit:fib %di"), "jit fib [arg1=%di] = fib");
+  EXPECT_EQ(read("'jit:LazyCompile:*fib /a b.js:1:13' x=%si"),
+            "jit LazyCompile:*fib /a b.js:1:13 [x=%si] = LazyCompile_fib_a_b_js_1_13");
+  EXPECT_EQ(read("jit:*fib*%return"), "jit *fib*%return = fib");
+  EXPECT_EQ(read("jit:0x10"), "jit 0x10 = _0x10");
+  EXPECT_EQ(read("jit:"), "4: " + std::string(message::kNoSymbol));
+  EXPECT_EQ(read("jitter:f"), "jitter f = f");
 }
 
 TEST(BarePlace, ArgumentsFollow) {

@@ -30,6 +30,21 @@ inline constexpr i32 kSigTrap = 5, kSigBus = 7, kSigSegv = 11;  // asm/signal.h
 // si_code of an int3 (asm/traps: force_sig), as opposed to a breakpoint reported by a debug register.
 inline constexpr i32 kSiKernel = 0x80;
 
+// The same of a breakpoint of perf_event_open (uapi/asm-generic/siginfo.h, TRAP_PERF). It comes before the instruction has run, and
+// the kernel has set the flag in the frame by which the processor passes it once.
+inline constexpr i32 kTrapPerf = 6;
+struct PerfTrap {
+  u64 data;  // perf_event_attr::sig_data
+  u32 type;
+  u32 flags;  // kTrapLate
+};
+inline constexpr u32 kTrapLate = 1;  // TRAP_PERF_FLAG_ASYNC: the signal was blocked, and the thread is elsewhere by now
+inline PerfTrap perf_trap(const SignalInfo& info) {
+  PerfTrap trap;
+  __builtin_memcpy(&trap, info.rest, sizeof trap);
+  return trap;
+}
+
 inline constexpr u64 kTrapFlag = 0x100, kArithmeticFlags = 0x8d5;  // TF; CF PF AF ZF SF OF of SignalFrame::flags
 
 struct SignalFrame {
