@@ -89,7 +89,7 @@ std::string records_of(std::string_view rest) {
   rest = trimmed(rest);
   if (!rest.starts_with('/')) return fetches_of(rest);
   const std::size_t end = std::min(rest.find('/', 1), rest.size());
-  const std::string filter = filter_of(rest.substr(1, end - 1));
+  std::string filter = filter_of(rest.substr(1, end - 1));
   if (filter.empty()) return fetches_of(rest);
   return filter;
 }

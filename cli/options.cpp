@@ -513,7 +513,7 @@ Status settle(Options& options) {
 
 std::string listed_object(const Options& options) {
   const std::vector<int>& pids = options.attach.pids;
-  const std::string word = word_of_file(options);
+  std::string word = word_of_file(options);
   if (pids.empty()) return word;
   return word.empty() ? program_of(pids.front()).path : file_of_process(pids.front(), word);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <string>
@@ -106,7 +107,7 @@ Result<std::chrono::nanoseconds> parse_duration(std::string_view text) {
   if (!value || !unit) return unusable(text, "is not a time", help);
   const double seconds = *value * *unit;
   if (seconds > kLongestSeconds) return unusable(text, "is too long a time", "at most 100 years");
-  const auto result = std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9 + 0.5));
+  const auto result = std::chrono::nanoseconds(std::llround(seconds * 1e9));
   if (result.count() == 0) return unusable(text, "is not a time above 0", help);
   return result;
 }
@@ -138,7 +139,7 @@ Result<std::uint64_t> parse_ring_size(std::string_view text) {
 Result<std::uint64_t> parse_recording_size(std::string_view text) {
   constexpr std::uint64_t kLeast = 256 * 1024;
   const std::string limits = "from " + size_text(kLeast) + " on";
-  const Result<std::uint64_t> size = size_in(text, limits);
+  Result<std::uint64_t> size = size_in(text, limits);
   if (size && *size < kLeast) return unusable(text, "is too small a recording", limits);
   return size;
 }

@@ -58,7 +58,7 @@ Status Armer::watch(target::Target& target, Addr block, const WatchedPlace& plac
 Status Armer::bar(target::Target& target, Addr at, const AbortPlace& place, const Barring::ThreadCount& threads) {
   auto block = state_.known.take(target, at);
   if (!block) return block.error();
-  const Status barred = Barring(state_, target, *block, place, threads).run();
+  Status barred = Barring(state_, target, *block, place, threads).run();
   if (barred) state_.known.keep(block.take());
   return barred;
 }

@@ -26,7 +26,7 @@ Status LiveChanges::each_process(const std::function<Status(target::Target&, Add
       target::RunningTarget target(files.take());
       for (const Addr block : blocks_) {
         if (!is_block(target, block)) continue;
-        const Status changed = change(target, block);
+        Status changed = change(target, block);
         if (!changed && is_block(target, block)) return changed;
       }
     }
@@ -44,7 +44,7 @@ Status LiveChanges::add(const ProbeSet& more) {
           events.insert(consumer->event);
         }
   for (const GeneratedWish& wish : more.generated()) probes_.add_generated(wish);
-  const Status added = each_process([&](auto& target, Addr block) { return armer_.add(target, block, more); });
+  Status added = each_process([&](auto& target, Addr block) { return armer_.add(target, block, more); });
   if (added) return ok();
   remove(std::vector<std::uint16_t>(events.begin(), events.end()),
          [&](std::uint16_t event) { return events.count(event) == 0; });

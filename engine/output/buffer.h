@@ -15,7 +15,7 @@ class Buffer {
  public:
   // Uninitialised room for `bytes` more; end_at() says how much of it was used.
   char* room(std::size_t bytes) {
-    if (capacity_ - size_ < bytes) grow(bytes);
+    if (text_ == nullptr || capacity_ - size_ < bytes) grow(bytes);
     return text_.get() + size_;
   }
   void end_at(const char* end) { size_ = static_cast<std::size_t>(end - text_.get()); }

@@ -205,6 +205,7 @@ Result<std::vector<Probe>> ProbeBuilder::make_new() {
 
 Result<SwitchPlan> ProbeBuilder::plan_switches(const std::vector<Probe>& probes) const {
   std::vector<program::EventLayout> layouts;
+  layouts.reserve(probes.size());
   for (const Probe& probe : probes) layouts.push_back(probe.program.layout);
   return uprobe::plan_switches(definitions_, layouts, cpus_);
 }

@@ -235,7 +235,7 @@ Status MailService::load(target::PtraceTarget& target) {
   if (!block) return block.error();
   guard_->has_come(target.pid());
   blocks_.add(block->address());
-  const Status armed = catch_resource_exhaustion([&] { return armer_.arm(target, *block); });
+  Status armed = catch_resource_exhaustion([&] { return armer_.arm(target, *block); });
   if (armed) return ok();
   static_cast<void>(disarm_waiting(target.pid(), block->address()));
   static_cast<void>(uninstall_handlers(target, *block));
@@ -264,7 +264,7 @@ Status MailService::take_in(pid_t pid, bool trusts_filters, const std::function<
   if (!is_wanted() || is_in_session(pid, found))
     return Error{
         .code = Code::refused, .text = "is another process now, or already in the session", .retry = Retry::soon};
-  const Status taken = catch_resource_exhaustion([&]() -> Status {
+  Status taken = catch_resource_exhaustion([&]() -> Status {
     const auto part = guard_->part_for(pid);
     if (!part) return part.error();
     const auto filters = judge_filters(**process, trusts_filters);
@@ -360,7 +360,7 @@ Status MailService::let_go(Request& request, pid_t pid) {
   const bool is_alone = threads_of(pid).size() == 1;
   generated_.let_go(pid);
   const Addr block_address{slot.block};
-  const Status out = is_alone ? disarm_waiting(pid, block_address) : disarm_running(pid, block_address);
+  Status out = is_alone ? disarm_waiting(pid, block_address) : disarm_running(pid, block_address);
   if (!out) return out;
   note_left(pid);
   if (slot.path == 0 || !is_alone) return ok();

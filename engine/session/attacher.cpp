@@ -103,7 +103,7 @@ Status clean(pid_t pid) {
   const GivenUp never = [] { return false; };
   auto held = hold_free(pid, true, never);
   if (!held) return held.error();
-  const Status cleaned = held->process->send(held->process->threads().front().tid);
+  Status cleaned = held->process->send(held->process->threads().front().tid);
   static_cast<void>(control::judge_filters(*held->process, false));
   return cleaned;
 }

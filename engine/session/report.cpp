@@ -89,6 +89,7 @@ struct TextOf {
 
 std::vector<TextOf> text_of(const std::vector<int>& pids) {
   std::vector<TextOf> found;
+  found.reserve(pids.size());
   for (const int pid : pids) found.push_back({pid, control::mapped_text(pid)});
   return found;
 }
