@@ -17,7 +17,7 @@ class Wide(AttachCase):
         for _ in range(3):
             seen = self.attach_well(process.pid, [f"p:l/* {LIBC}:*"], "-v")
             if harness.Options.tier != "int3":
-                self.assertRegex(seen.stderr, rb"tiers: 2,\d{3} jump, ")
+                self.assertRegex(seen.stderr, rb"tiers: [23],\d{3} jump, ")  # more where debug files have the names
             self.assertEqual(checksum_of_text(process.pid), text)
         self.end_well(process)
 

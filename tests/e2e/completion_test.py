@@ -5,6 +5,7 @@ import pty
 import re
 import shlex
 import subprocess
+import termios
 
 import harness
 
@@ -125,7 +126,11 @@ class Typed(Completion):
         self.addCleanup(harness.stop_group, shell)
         self.write("setup", self.setup.format(scripts=self.scripts, answer=self.answer))
         self.type(" . ./setup\n")
-        self.read_until(lambda: os.path.exists(self.answer))
+        self.read_until(lambda: os.path.exists(self.answer) and self.is_editing())
+
+    def is_editing(self):
+        """At the prompt, not in a command: the shell reads keys, and the terminal does not edit lines itself."""
+        return not termios.tcgetattr(self.terminal)[3] & termios.ICANON
 
     def type(self, text):
         os.write(self.terminal, text.encode())
