@@ -85,6 +85,12 @@ Output:
       --no-header           no names of columns before the trace
   -s, --string-limit=N      show N bytes of a string, 65535 at most (default
                             4096); three dots after it: there is more
+  -c, --summary             record nothing, and print a table of the functions
+                            of -p and -r after the run: calls, returns, total
+                            and own time, mean, percentiles
+  -C, --summary-too         the trace, and then the table
+      --summary-file=FILE   the table goes to FILE (- = standard output); with
+                            --json as an array of objects
       --profile             after the trace, one line per probe, as in
                             uprobe_profile: path, event, hits, misses
       --raw-strings         write strings and names byte for byte, as the kernel
@@ -126,7 +132,8 @@ Look without running:
                             processes can be attached to, and why not
       --check               show how uprobe_events would read the definitions,
                             or what is wrong with them
-      --json                print the answer of --check as a JSON object
+      --json                print the answer of --check as a JSON object, or
+                            the table of -c as an array of them
       --list-events         list the defined events, as uprobe_events would
       --format-file         print the events' format files
   -V, --version             print the version, the commit and the libraries

@@ -48,6 +48,9 @@ struct ProbeSource {
   bool is_function = false;  // given by -F
 };
 
+// Whether calls are summed up in a table: not at all, in place of records (-c), or beside them (-C).
+enum class CallSums { none, alone, too };
+
 // The commands of --control, in the order given.
 struct ControlCommand {
   CommandKind kind = CommandKind::list;
@@ -73,7 +76,7 @@ struct Options {
   std::uint64_t ring_bytes = 4u << 20;
   std::optional<std::uint32_t> string_limit;  // -s
   bool strict = false;
-  bool json = false;     // for --check
+  bool json = false;     // for --check and -c
   bool profile = false;  // uprobe_profile's lines after the trace
   bool force = false;
   bool skip_refused = false;
@@ -83,6 +86,8 @@ struct Options {
   bool short_lines = false;                // --style=short
   std::string format = "text";             // --format
   bool no_header = false;
+  CallSums calls = CallSums::none;
+  std::string summary_file;  // of the table of calls; empty: standard error
   std::string record;              // --record: takes the place of `output`; empty: none
   std::uint64_t record_limit = 0;  // --limit; 0: none
   recording::ReplayOptions replay;

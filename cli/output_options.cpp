@@ -20,6 +20,7 @@ bool has_histogram(const ProbeSource& source) {
 
 // Whether no record is expected: the events only count into histograms.
 bool only_counts(const Options& options) {
+  if (options.calls == CallSums::alone) return true;
   const auto& all = options.sources;
   return !all.empty() && std::all_of(all.begin(), all.end(), [](const ProbeSource& source) {
     return source.is_disabled && has_histogram(source);

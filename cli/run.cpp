@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "cli/call.h"
+#include "cli/calls.h"
 #include "cli/check.h"
 #include "cli/daemonize.h"
 #include "cli/diagnostics.h"
@@ -164,11 +165,12 @@ bool prepare(const Call& call) {
     call.diagnostics.error(checked.error());
     return false;
   }
-  const Result<Definitions> definitions = gather_definitions(sources_of(call), call.streams.in);
+  Result<Definitions> definitions = gather_definitions(sources_of(call), call.streams.in);
   if (!definitions) {
     call.diagnostics.error(definitions.error());
     return false;
   }
+  if (sums_calls(call.options)) add_sums(*definitions, records_calls(call.options));
   SessionOptions options;
   options.definitions = definitions->list;
   options.ring_bytes = call.options.ring_bytes;
@@ -315,26 +317,37 @@ Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
 // The destinations of the trace, and of histograms if they have a file of their own.
 struct Sinks {
   TraceSink trace;
-  std::optional<TraceSink> histograms;
+  std::optional<TraceSink> histograms, calls;
 
   static Result<Sinks> open(const std::string& output, const Call& call);
   Status child_started(int pid);
   // `last_lines` are written last.
   void finish(const Call& call, const std::string& last_lines = {});
+
+ private:
+  void write_calls(const Call& call);
 };
 
 Result<Sinks> Sinks::open(const std::string& output, const Call& call) {
   Result<TraceSink> trace = TraceSink::open(output, call.streams);
   if (!trace) return trace.error();
-  if (call.options.histogram_file.empty()) return Sinks{trace.take(), std::nullopt};
-  Result<TraceSink> histograms = TraceSink::open(call.options.histogram_file, call.streams);
-  if (!histograms) return histograms.error();
-  return Sinks{trace.take(), histograms.take()};
+  Sinks sinks{trace.take(), std::nullopt, std::nullopt};
+  const auto open_other = [&](std::optional<TraceSink>& sink, const std::string& path) -> Status {
+    if (path.empty()) return ok();
+    Result<TraceSink> opened = TraceSink::open(path, call.streams);
+    if (!opened) return opened.error();
+    sink.emplace(opened.take());
+    return ok();
+  };
+  RETURN_IF_ERROR(open_other(sinks.histograms, call.options.histogram_file));
+  RETURN_IF_ERROR(open_other(sinks.calls, call.options.summary_file));
+  return sinks;
 }
 
 Status Sinks::child_started(int pid) {
-  Status named = trace.child_started(pid);
-  return named && histograms ? histograms->child_started(pid) : named;
+  RETURN_IF_ERROR(trace.child_started(pid));
+  if (histograms) RETURN_IF_ERROR(histograms->child_started(pid));
+  return calls ? calls->child_started(pid) : ok();
 }
 
 // A blank line separates the records from the first table.
@@ -345,9 +358,21 @@ void Sinks::finish(const Call& call, const std::string& last_lines) {
   trace.write(last_lines);
   trace.finish();
   report_failure(call, trace);
+  write_calls(call);
   if (!histograms) return;
   histograms->finish();
   report_failure(call, *histograms);
+}
+
+// To their file, or to standard error unless the user wants to see nothing there.
+void Sinks::write_calls(const Call& call) {
+  if (!sums_calls(call.options) || (!calls && call.options.quiet)) return;
+  const std::vector<CallSummary> rows = call.engine.calls();
+  const std::string text = call.options.json ? render_calls_json(rows) : render_calls(rows);
+  if (!calls) return call.diagnostics.print(text);
+  calls->write(text);
+  calls->finish();
+  report_failure(call, *calls);
 }
 
 Outcome outcome_of(const Ending& ending) {
@@ -365,6 +390,13 @@ void tell_beginning(const Call& call) {
   call.diagnostics.line("tracing " + call.options.program[0] + ", PID " + std::to_string(call.engine.child_pid()));
 }
 
+// With -c its table has said what each probe would.
+std::string summary_text(const Call& call) {
+  Summary summary = call.engine.summary();
+  if (!records_calls(call.options)) summary.probes.clear();
+  return render_summary(summary, call.diagnostics.color(), call.options.verbosity > 0);
+}
+
 // After the launch the program's fate decides how the tool ends, whatever happens to the trace.
 Outcome launch_and_follow(const Call& call, Sinks& sinks) {
   Signals signals;
@@ -378,10 +410,9 @@ Outcome launch_and_follow(const Call& call, Sinks& sinks) {
 
   const Result<Ending> ending = follow(call, sinks.trace, signals);
   sinks.finish(call);
-  const bool verbose = call.options.verbosity > 0;
   if (call.options.profile) call.diagnostics.print(render_profile(call.engine.summary()));
   if (!call.options.quiet)
-    call.diagnostics.print(render_summary(call.engine.summary(), call.diagnostics.color(), verbose));
+    call.diagnostics.print(summary_text(call));
   if (!ending) return fail(call, ending.error());
   tell_ending(call, *ending);
   return outcome_of(*ending);
@@ -439,7 +470,7 @@ Outcome attach_and_follow(const Call& call, Sinks& sinks) {
   sinks.finish(call);
   if (ending) tell_end_of_attached(call, *ending);
   if (!call.options.quiet)
-    call.diagnostics.print(render_summary(call.engine.summary(), call.diagnostics.color(), call.options.verbosity > 0));
+    call.diagnostics.print(summary_text(call));
   const Outcome outcome = ending ? Outcome{} : fail(call, ending.error());
   if (call.engine.has_clients()) {
     leave_launcher(outcome);

@@ -51,6 +51,8 @@ void SessionEngine::serve_clients() { session_->serve_clients(); }
 
 void SessionEngine::let_program_end() { session_->let_program_end(); }
 
+std::vector<CallSummary> SessionEngine::calls() { return session_->calls(); }
+
 std::string SessionEngine::histograms(bool raw_strings) { return session_->histograms(raw_strings); }
 
 Result<Reply> SessionEngine::ask(const std::string& session, const std::vector<Command>& commands) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "cli/calls.h"
 #include "cli/output_options.h"
 #include "cli/usage.h"
 #include "engine/base/process_paths.h"
@@ -150,14 +151,15 @@ Status settle(Options& options) {
   RETURN_IF_ERROR(settle_recording(options));
   RETURN_IF_ERROR(settle_daemonize(options));
   RETURN_IF_ERROR(settle_output(options));
+  RETURN_IF_ERROR(settle_calls(options));
   if (options.mode == Mode::list) return settle_list(options);
   if (lists(options)) {
     if (word_of_file(options).empty() && options.attach.pids.empty())
       return usage("--lines and --vars need a program, or a file with -x", "e.g. uprobe-run --vars=main ./prog");
     return check_listed(options);
   }
-  if (options.json && options.mode != Mode::check)
-    return usage("--json prints the answer of --check, and --check is missing");
+  if (options.json && options.mode != Mode::check && !sums_calls(options))
+    return usage("--json prints the answer of --check or the table of -c, and both are missing");
   if (options.sources.empty() && has_probe_option(options.program))
     return usage("options go before the program '" + options.program[0] + "'",
                  "e.g. uprobe-run -p DEF " + options.program[0]);

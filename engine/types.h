@@ -25,6 +25,8 @@ struct Definition {
   std::optional<std::string> filter = {};
   std::vector<std::string> triggers = {};
   bool is_disabled = false;
+  // The calls of the functions are summed up (CallSummary), and none is recorded; its text may be that of an entry.
+  bool sums_calls = false;
 };
 
 // A process that waits to become the program (engine/base/start_line.h). It is not a child of this process; when the program
@@ -99,6 +101,19 @@ struct ProbeSummary {
   std::uint64_t unavailable = 0;  // a trigger asked for comm or common_pid, which was not known there, and did nothing
   std::string hint;               // for a probe never hit: the likely reason
   std::string against;            // why it is a breakpoint and not a jump; empty: it is a jump, or --tier=int3
+};
+
+// The calls of one function. Times are in nanoseconds; percentiles and the longest are right within 2 %.
+struct CallSummary {
+  std::string event;  // the event's name, without its group
+  std::string place;  // "/bin/zsh:0x6ae40"
+  std::uint64_t calls = 0, returns = 0;
+  std::uint64_t abandoned = 0;   // calls that have not returned: left by exceptions or longjmp, or under way at the end
+  std::uint64_t unfollowed = 0;  // calls whose return could not be followed
+  std::uint64_t untimed = 0;     // returns that are counted alone, and are in none of the times
+  std::uint64_t total_ns = 0;
+  std::optional<std::uint64_t> self_ns;  // without the probed functions that it called; nothing: not known
+  std::uint64_t mean_ns = 0, p50_ns = 0, p90_ns = 0, p99_ns = 0, max_ns = 0;
 };
 
 struct Summary {

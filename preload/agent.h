@@ -64,7 +64,9 @@ __attribute__((visibility("hidden"))) void uprobe_return_copy();
 // An entry record as its return reads it. See entry_record.cpp.
 struct EntryRecord {
   bool known;
+  bool self_known;
   u64 nanoseconds;  // since the entry
+  u64 self;         // nanoseconds of them outside of other probed calls; 0 if not known
   u64 words[shared::kNotedWords];
 };
 
@@ -99,9 +101,9 @@ void record_event(const Hit& hit, AreaHeader* area, u32 event_index);
 void count_missed(AreaHeader* area, u32 event_index);
 
 // entry_record.cpp. Makes the entry record of the function that begins at the point, for an event at its return.
-void note_entry(const Hit& hit, const AreaHeader* area, u32 event_index);
+void note_entry(const Hit& hit, AreaHeader* area, u32 event_index);
 // Fills in hit.noted for the call that returns now: `slot` held its return address. An entry record is taken once.
-void take_entry(const Hit& hit, const AreaHeader* area, u32 event_index, u64 slot);
+void take_entry(const Hit& hit, AreaHeader* area, u32 event_index, u64 slot);
 // The event, if it wants entry records; else null.
 const Event* noting_event(const AreaHeader* area, u32 event_index);
 

@@ -19,6 +19,7 @@
 //   stacks copied away and back            one slot for two calls under way at once: the callee-saved registers tell them apart
 //                                          unless these are equal too (greenlets). Go: the tool refuses entry records.
 #include "preload/agent.h"
+#include "preload/self_time.h"
 #include "preload/stubs.h"
 
 namespace uprobe::agent {
@@ -28,6 +29,7 @@ __extension__ using Wide = unsigned __int128;
 
 struct Noted {
   u64 place, seal, tsc;
+  u64 inside;  // kEventSelf: of the thread, when the call began; else 0. See self_time.h
   u64 words[shared::kNotedWords];
   u64 check;  // digest of all others; 0: empty
 };
@@ -51,7 +53,7 @@ u64 seal_of(const Registers& registers, u64 address) {
 }
 
 u64 check_of(const Noted& noted) {
-  u64 sum = mix(mix(mix(1, noted.place), noted.seal), noted.tsc);
+  u64 sum = mix(mix(mix(mix(1, noted.place), noted.seal), noted.tsc), noted.inside);
   for (const u64 word : noted.words) sum = mix(sum, word);
   return sum | 1;
 }
@@ -79,11 +81,19 @@ Noted& way_for(u64 place, u64 tsc) {
 
 void copy(Noted& to, const Noted& from) {
   store(to.place, load(from.place)), store(to.seal, load(from.seal)), store(to.tsc, load(from.tsc));
+  store(to.inside, load(from.inside));
   for (u32 i = 0; i < shared::kNotedWords; ++i) store(to.words[i], load(from.words[i]));
 }
 
 u64 nanoseconds_between(const AreaHeader* area, u64 from, u64 to) {
   return static_cast<u64>(Wide{to - from} * area->tick_rate >> 32);
+}
+
+// The call that began when the thread's finished calls had taken `inside` is one of them now.
+void finish_call(const Hit& hit, AreaHeader* area, u32 event_index, u64 inside) {
+  EntryRecord& entry = *hit.noted;
+  entry.self_known = add_finished(*area, hit.tid, inside, entry.nanoseconds, entry.self);
+  if (!entry.self_known) count(counts_of(area, event_index).self_unknown);
 }
 
 }  // namespace
@@ -95,9 +105,11 @@ const Event* noting_event(const AreaHeader* area, u32 event_index) {
 }
 
 // An older record of the place goes first, whether or not a new one is made.
-[[gnu::noinline]] void note_entry(const Hit& hit, const AreaHeader* area, u32 event_index) {
+[[gnu::noinline]] void note_entry(const Hit& hit, AreaHeader* area, u32 event_index) {
   const Event* event = noting_event(area, event_index);
   if (event == nullptr) return;
+  const bool wants_self = (event->flags & shared::kEventSelf) != 0;
+  if (wants_self) count(counts_of(area, event_index).entries);
   const Registers& registers = *hit.registers;
   const u64 slot = registers[shared::Reg::sp];
   Noted made;
@@ -106,6 +118,7 @@ const Event* noting_event(const AreaHeader* area, u32 event_index) {
   u64 address = 0;
   if (!hit.may_fault || !uprobe_peek8(slot, &address)) return;
   made.seal = seal_of(registers, address);
+  made.inside = wants_self ? finished_inside(*area, hit.tid) : 0;
   if (!build_note(hit, area, *event, made.words) || !uprobe_clock(&made.tsc)) return;
   Noted& way = way_for(made.place, made.tsc);
   store(way.check, 0);
@@ -113,11 +126,11 @@ const Event* noting_event(const AreaHeader* area, u32 event_index) {
   store(way.check, check_of(made));
 }
 
-[[gnu::noinline]] void take_entry(const Hit& hit, const AreaHeader* area, u32 event_index, u64 slot) {
+[[gnu::noinline]] void take_entry(const Hit& hit, AreaHeader* area, u32 event_index, u64 slot) {
   const Event* event = noting_event(area, event_index);
   if (event == nullptr) return;
   EntryRecord& entry = *hit.noted;
-  entry.known = false;
+  entry.known = entry.self_known = false, entry.self = 0;
   const u64 place = place_of(area, event_index, hit.function, slot);
   Noted* const way = find(place);
   if (way == nullptr) return;
@@ -131,6 +144,7 @@ const Event* noting_event(const AreaHeader* area, u32 event_index) {
   if (!uprobe_clock(&now) || now < taken.tsc || area->tick_rate == 0) return;
   entry.known = true;
   entry.nanoseconds = nanoseconds_between(area, taken.tsc, now);
+  if ((event->flags & shared::kEventSelf) != 0) finish_call(hit, area, event_index, taken.inside);
   copy_words(entry.words, taken.words, sizeof entry.words);
 }
 

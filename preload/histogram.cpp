@@ -61,6 +61,8 @@ UPROBE_IN_SECTION u64 number_of(const HistogramField& field, const Payload& payl
     if (field.is_signed != 0) value = static_cast<u64>(static_cast<i64>(value << unused) >> unused);
   }
   if (static_cast<HistogramGroup>(field.group) == HistogramGroup::log2) return log2_of(value);
+  if (static_cast<HistogramGroup>(field.group) == HistogramGroup::log2_parts)
+    return shared::log2_part(value, field.width);
   const bool is_grouped = static_cast<HistogramGroup>(field.group) == HistogramGroup::buckets && field.width != 0;
   return is_grouped ? value - value % field.width : value;
 }

@@ -336,6 +336,10 @@ UPROBE_IN_SECTION void Builder::run(const Insn& insn) {
       fault_ = hit_.noted == nullptr || !hit_.noted->known;
       value_ = fault_ ? 0 : hit_.noted->nanoseconds;
       break;
+    case Op::load_self:
+      fault_ = hit_.noted == nullptr || !hit_.noted->known || !hit_.noted->self_known;
+      value_ = fault_ ? 0 : hit_.noted->self;
+      break;
   }
 }
 

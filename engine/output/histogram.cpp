@@ -150,6 +150,8 @@ std::string Printer::key_text(const HistogramEntry& entry, const HistogramWord& 
       return name + left(shown(names_.task(static_cast<std::uint32_t>(value))), kTaskWidth) + number("[%10llu]", value);
     case HistogramModifier::log2:
       return name + number("~ 2^%-2llu", value);
+    case HistogramModifier::log2_parts:
+      return name + number("~ %llu-", value) + number("%llu", shared::log2_part_end(value, key.width));
     case HistogramModifier::buckets:
       return name + number("~ %llu-", value) + number("%llu", value + key.width - 1);
     default:

@@ -69,6 +69,8 @@ void Compiler::emit_step(const Step& step) {
                    .offset = program_.noted.fields.back().offset});
     case StepKind::latency:
       return emit({.op = Op::load_latency});
+    case StepKind::self_time:
+      return emit({.op = Op::load_self});
     case StepKind::thread:
       return emit({.op = Op::load_thread});
     case StepKind::vector:  // emit_value() stores it

@@ -44,6 +44,7 @@ constexpr std::array<std::pair<std::string_view, Modifier>, 7> kModifiers = {{
 
 std::string_view name_of(Modifier modifier) {
   if (modifier == Modifier::buckets) return "buckets";
+  if (modifier == Modifier::log2_parts) return "log2";
   for (const auto& [name, known] : kModifiers)
     if (known == modifier) return name;
   return {};
@@ -120,6 +121,7 @@ class HistogramReader {
   Result<HistogramWord> word(Piece piece, bool is_key);
   Status modifier(Piece name, Piece modifier, bool is_key, HistogramWord& word);
   Status buckets(Piece modifier, HistogramWord& word) const;
+  Status log2_parts(Piece modifier, HistogramWord& word) const;
   Result<HistogramWord> find(Piece name);
   Result<HistogramWord> argument(const Field& field, Piece name) const;
 
@@ -221,6 +223,17 @@ Status HistogramReader::buckets(Piece modifier, HistogramWord& word) const {
   return ok();
 }
 
+// Not the kernel's: as bpftrace's hist(VALUE, BITS).
+Status HistogramReader::log2_parts(Piece modifier, HistogramWord& word) const {
+  const std::string_view bits = modifier.text.substr(sizeof "log2=" - 1);
+  if (spec::read_unsigned(bits, 0, word.width) != 0 || word.width == 0 || word.width > shared::kMaxLog2Parts)
+    return fail(modifier.at, "the bits of log2= are a number from 1 to " + std::to_string(shared::kMaxLog2Parts));
+  word.modifier = Modifier::log2_parts;
+  word.field.group = static_cast<std::uint8_t>(HistogramGroup::log2_parts);
+  word.field.width = word.width;
+  return ok();
+}
+
 // Values show what was added up; keys are not added up.
 bool is_of(Modifier modifier, bool is_key) {
   if (modifier == Modifier::hex) return true;
@@ -231,6 +244,7 @@ Status HistogramReader::modifier(Piece name, Piece modifier, bool is_key, Histog
   const bool is_bare_number = is_number(word.field);
   if (modifier.text == "syscall") return absent(modifier.at, "names of system calls are");
   if (is_key && is_bare_number && modifier.text.starts_with("bucket")) return buckets(modifier, word);
+  if (is_key && is_bare_number && modifier.text.starts_with("log2=")) return log2_parts(modifier, word);
   const auto known = std::ranges::find(kModifiers, modifier.text, &std::pair<std::string_view, Modifier>::first);
   if (known == kModifiers.end() || !is_bare_number || !is_of(known->second, is_key))
     return fail(modifier.at, kBadModifier);
@@ -331,7 +345,7 @@ Result<HistogramPlan> HistogramReader::read(std::size_t at, std::size_t end) {
 std::string shown(const HistogramWord& word) {
   std::string text = word.name;
   if (word.modifier != Modifier::none) text += "." + std::string(name_of(word.modifier));
-  if (word.modifier == Modifier::buckets) text += "=" + std::to_string(word.width);
+  if (word.width != 0) text += "=" + std::to_string(word.width);
   return text;
 }
 

@@ -3,7 +3,7 @@
 // actions.
 //
 //   hist:keys=KEY[,KEY[,KEY]][:vals=VALUE[,...]][:sort=FIELD[.descending][,...]][:size=N][:nohitcount][:pause] [if FILTER]
-//   KEY     FIELD, FIELD.hex, .sym, .sym-offset, .log2, .buckets=N, common_pid.execname, common_cpu, common_stacktrace
+//   KEY     FIELD, FIELD.hex, .sym, .sym-offset, .log2, .log2=BITS, .buckets=N, common_pid.execname, common_cpu, common_stacktrace
 //   VALUE   hitcount or a number of the event, each with .hex, .percent or .graph if wanted; two besides hitcount
 //
 // Refusals and their texts are as in the kernel (Linux 6.18, kernel/trace/trace_events_hist.c); for its refusals without a
@@ -29,6 +29,7 @@ enum class HistogramModifier : std::uint8_t {
   symbol_offset,  // "sym-offset"
   task,           // "execname"
   log2,
+  log2_parts,  // "log2=BITS"
   buckets,
   percent,
   graph,
@@ -37,7 +38,7 @@ enum class HistogramModifier : std::uint8_t {
 struct HistogramWord {
   std::string name;  // as it prints
   HistogramModifier modifier = HistogramModifier::none;
-  std::uint64_t width = 0;   // of buckets
+  std::uint64_t width = 0;   // of buckets; the bits of log2_parts
   bool is_hitcount = false;  // `field` is unused
   shared::HistogramField field = {};
 };

@@ -91,6 +91,7 @@ Status Verifier::check_insn(const Insn& insn) {
   switch (insn.op) {
     case Op::load_entry:
     case Op::load_latency:
+    case Op::load_self:
       return check_noted(insn);
     case Op::end:
       if (stage_ != Stage::outside && stage_ != Stage::stored) return fail("the last argument stores nothing");

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <optional>
 
+#include "engine/summary/call_times.h"
+
 namespace uprobe {
 namespace {
 
@@ -42,6 +44,7 @@ class Planner {
   unsigned cpus_;
   std::vector<spec::ProbeSpec> probes_;
   std::vector<spec::EventProbes> events_;
+  std::uint32_t summary_bits_ = shared::kDefaultHistogramBits;
   SwitchPlan plan_;
 };
 
@@ -65,6 +68,7 @@ Status Planner::add_histogram(const TriggerSpec& spec, const std::string& text, 
   auto plan = program::parse_histogram(text, spec.attributes_at, spec.attributes_end, layout);
   if (!plan) return plan.error();
   plan->filter = spec.filter;
+  if (probes_[events_[number].probes.front()].sums_calls && summary::is_of_calls(*plan)) plan->bits = summary_bits_;
   std::uint32_t others = 0;
   for (const trace::EventHistogram& other : plan_.histograms) {
     if (other.event != number) continue;
@@ -131,6 +135,9 @@ Result<SwitchPlan> Planner::plan() {
     return controls.is_disabled || !controls.triggers.empty();
   });
   if (!any) return std::move(plan_);
+  auto bits = summary::bits_for(static_cast<std::size_t>(std::ranges::count_if(probes_, &spec::ProbeSpec::sums_calls)));
+  if (!bits) return bits.error();
+  summary_bits_ = *bits;
   plan_.switches.resize(probes_.size());
   for (std::uint32_t number = 0; number < events_.size(); ++number) RETURN_IF_ERROR(add_event(number));
   return std::move(plan_);

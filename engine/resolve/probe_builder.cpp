@@ -13,6 +13,7 @@
 #include "engine/program/verify.h"
 #include "engine/resolve/generated_places.h"
 #include "engine/spec/argument.h"
+#include "engine/summary/call_times.h"
 
 namespace uprobe {
 namespace {
@@ -87,7 +88,23 @@ ProbeBuilder::ProbeBuilder(const SessionOptions& options, plan::FlowCache& flows
           {.strict = options.strict,
            .words_2009 = !options.strict && options.style == spec::Style::kprobes_2009,
            .file_check = [this](const std::string& path) { return spec::look_up_file(as_seen_by(program_, path)); }},
-          options.strict ? spec::Resolve() : std::ref(resolver_)) {}
+          options.strict ? spec::Resolve() : [this](spec::ProbeSpec spec) { return find(std::move(spec)); }) {}
+
+// A function is in a summary once, whatever patterns it matches.
+void ProbeBuilder::leave_out_summed(std::vector<spec::ProbeSpec>& specs) {
+  std::erase_if(specs, [&](const spec::ProbeSpec& spec) {
+    return spec.place.found && !summed_.emplace(spec.place.path, spec.place.found->offset).second;
+  });
+}
+
+Result<std::vector<spec::ProbeSpec>> ProbeBuilder::find(spec::ProbeSpec spec) {
+  if (!sums_calls_) return resolver_(std::move(spec));
+  auto found = resolver_(summary::sums_of(std::move(spec)));
+  if (!found) return found;
+  leave_out_summed(*found);
+  for (spec::ProbeSpec& one : *found) summary::add_times(one);
+  return found;
+}
 
 Status ProbeBuilder::can_probe(const spec::ProbeSpec& spec, const plan::Site& site) {
   if (!options_.force) RETURN_IF_ERROR(plan::check_start(site.file, site.address, files_, flows_));
@@ -99,9 +116,12 @@ Status ProbeBuilder::can_probe(const spec::ProbeSpec& spec, const plan::Site& si
 Status ProbeBuilder::add(const Definition& definition) {
   if (options_.style == spec::Style::kprobes_2009 && is_all_blank(definition.text)) definitions_.clear();
   program_ = definition.default_object;
+  sums_calls_ = definition.sums_calls;
   RETURN_IF_ERROR(definitions_.add(definition.text, definition.default_object));
-  definitions_.control(
-      {.filter = definition.filter, .triggers = definition.triggers, .is_disabled = definition.is_disabled});
+  spec::EventControls controls{
+      .filter = definition.filter, .triggers = definition.triggers, .is_disabled = definition.is_disabled};
+  if (sums_calls_) controls.triggers.emplace_back(summary::kCallTimes), controls.is_disabled = true;
+  definitions_.control(controls);
   return ok();
 }
 
@@ -156,6 +176,9 @@ Result<Probe> ProbeBuilder::make(const spec::ProbeSpec& definition, unsigned eve
   auto program = program::compile(probe.spec);
   if (!program) return program.error();
   const spec::EventControls& controls = definitions_.controls_of(definition);
+  if (controls.filter && definition.sums_calls)
+    return of_filter(controls, Error{.code = Code::refused,
+                                     .text = "a summary has all calls of a function, and no filter chooses among them"});
   if (controls.filter) {
     const program::FilterContext context{.id = event_number, .cpus = cpus_};
     if (Status set = program::set_filter(*program, *controls.filter, context); !set)

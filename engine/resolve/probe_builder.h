@@ -4,7 +4,9 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/arm/probe_set.h"
@@ -21,7 +23,7 @@ namespace uprobe {
 // The counts of an event since the beginning of the session.
 struct EventCounts {
   std::uint64_t recorded = 0, filtered = 0, disabled = 0, lost_full = 0, lost_too_big = 0, lost_busy = 0, missed = 0,
-                unavailable = 0;
+                unavailable = 0, entries = 0, self_unknown = 0;
 };
 
 // One definition, resolved to a place and compiled to a program.
@@ -84,13 +86,17 @@ class ProbeBuilder {
   Status can_probe(const spec::ProbeSpec& spec, const plan::Site& site);
   Status plan_returns(Probe& probe);
   Status add(const Definition& definition);
+  Result<std::vector<spec::ProbeSpec>> find(spec::ProbeSpec spec);
+  void leave_out_summed(std::vector<spec::ProbeSpec>& specs);
 
   const SessionOptions& options_;
   plan::FileCache files_;
   plan::FlowCache& flows_;
   plan::ReturnPlanner planner_;
   LocationResolver resolver_;
-  std::string program_;  // the default object of the line that is read
+  std::string program_;      // the default object of the line that is read
+  bool sums_calls_ = false;  // the line is of a summary
+  std::set<std::pair<std::string, std::uint64_t>> summed_;  // path and offset of functions that are in the summary
   spec::DefinitionSet definitions_;
   spec::DefinitionSet::Id made_ = 0;  // make_new() has made all below this
   int reads_ = 0;

@@ -244,7 +244,9 @@ EventCounts Recording::all_counts_of(std::size_t event) const {
           .lost_too_big = seen.lost_too_big,
           .lost_busy = seen.lost_busy,
           .missed = seen.missed,
-          .unavailable = seen.unavailable};
+          .unavailable = seen.unavailable,
+          .entries = seen.entries,
+          .self_unknown = seen.self_unknown};
 }
 
 EventCounts Recording::counts_of(std::size_t event) const {
@@ -256,7 +258,9 @@ EventCounts Recording::counts_of(std::size_t event) const {
           .lost_too_big = all.lost_too_big - before.lost_too_big,
           .lost_busy = all.lost_busy - before.lost_busy,
           .missed = all.missed - before.missed,
-          .unavailable = all.unavailable - before.unavailable};
+          .unavailable = all.unavailable - before.unavailable,
+          .entries = all.entries - before.entries,
+          .self_unknown = all.self_unknown - before.self_unknown};
 }
 
 }  // namespace uprobe

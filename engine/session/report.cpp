@@ -9,6 +9,7 @@
 #include "engine/output/histogram.h"
 #include "engine/process/mapped_file.h"
 #include "engine/spec/listing.h"
+#include "engine/summary/call_times.h"
 #include "engine/trace/histogram_copy.h"
 
 namespace uprobe {
@@ -261,11 +262,15 @@ std::string Report::histograms(bool raw_strings) {
       .escape_control = !raw_strings,
   };
   const auto& all = table_.switches().histograms;
-  const bool are_of_one = std::all_of(all.begin(), all.end(), [&](const auto& h) { return h.event == all[0].event; });
+  std::vector<std::size_t> shown;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (!sums_calls(i)) shown.push_back(i);
+  const bool are_of_one =
+      std::all_of(shown.begin(), shown.end(), [&](std::size_t i) { return all[i].event == all[shown[0]].event; });
   std::string text;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const bool begins_event = i == 0 || all[i].event != all[i - 1].event;
-    if (i != 0) text += begins_event ? "\n" : "\n\n";
+  for (const std::size_t i : shown) {
+    const bool begins_event = i == shown[0] || all[i].event != all[i - 1].event;
+    if (i != shown[0]) text += begins_event ? "\n" : "\n\n";
     if (begins_event && !are_of_one) text += "==> " + table_.name_of_switch(all[i].event) + " <==\n";
     trace::HistogramCopy copy = trace::copy_histogram(recording_.area(), i);
     std::vector<shared::HistogramField> keys;
@@ -274,6 +279,43 @@ std::string Report::histograms(bool raw_strings) {
     text += format::print_histogram(all[i].plan, copy, names);
   }
   return text;
+}
+
+bool Report::sums_calls(std::size_t histogram) const {
+  const trace::EventHistogram& one = table_.switches().histograms[histogram];
+  if (!summary::is_of_calls(one.plan)) return false;
+  const auto& switches = table_.switches().switches;
+  const auto of = std::find_if(switches.begin(), switches.end(), [&](const auto& s) { return s.number == one.event; });
+  return of != switches.end() && table_.probes()[static_cast<std::size_t>(of - switches.begin())].spec.sums_calls;
+}
+
+CallSummary Report::calls_of(std::size_t histogram) {
+  const std::uint32_t number = table_.switches().histograms[histogram].event;
+  const auto& switches = table_.switches().switches;
+  EventCounts sum;
+  std::string name, place;
+  for (std::size_t i = 0; i < switches.size(); ++i) {
+    if (switches[i].number != number) continue;
+    const EventCounts counts = recording_.counts_of(i);
+    sum.entries += counts.entries, sum.missed += counts.missed, sum.self_unknown += counts.self_unknown;
+    const Probe& probe = table_.probes()[i];
+    name = probe.spec.event;
+    if (place.empty()) place = probe.spec.place.path + ":" + hex(probe.site.offset);
+  }
+  CallSummary calls = summary::summarize(trace::copy_histogram(recording_.area(), histogram), sum.entries, sum.missed,
+                                         sum.self_unknown);
+  calls.event = name, calls.place = place;
+  return calls;
+}
+
+std::vector<CallSummary> Report::calls() {
+  std::vector<CallSummary> all;
+  if (!recording_.has_area()) return all;
+  table_.alone([&] {
+    for (std::size_t i = 0; i < recording_.area().histogram_count(); ++i)
+      if (sums_calls(i)) all.push_back(calls_of(i));
+  });
+  return all;
 }
 
 }  // namespace uprobe

@@ -37,12 +37,16 @@ class Report {
   Summary empty_summary() const;
   // See Session.
   std::string histograms(bool raw_strings);
+  std::vector<CallSummary> calls();
 
  private:
   // Why each probe cannot be a jump at all of its places; empty for those that can. Decided by the files alone. Not for
   // --tier=int3.
   std::vector<std::string> reasons_against_jumps();
   PlanReport plan_of(const Probe& probe) const;
+  // Whether the histogram is a row of calls(), and is not printed as a table.
+  bool sums_calls(std::size_t histogram) const;
+  CallSummary calls_of(std::size_t histogram);
   std::vector<std::size_t> events_of(std::uint32_t owner, const Client* client) const;
   ProbeSummary line_of(std::size_t event, const EventCounts& counts, std::uint64_t lag) const;
   void apply_limit(std::size_t event, ProbeSummary& line) const;

@@ -194,6 +194,7 @@ Summary Session::summary() const {
   return s.targets.has_mail() ? s.report.summary_of(0, nullptr) : s.report.empty_summary();
 }
 
+std::vector<CallSummary> Session::calls() const { return state_->report.calls(); }
 std::string Session::histograms(bool raw_strings) const { return state_->report.histograms(raw_strings); }
 
 Result<Changes> Session::define(const Definition& definition) { return state_->changes.define(definition); }

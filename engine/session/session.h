@@ -71,6 +71,9 @@ class Session {
   // The counts of the `hist` triggers, in the format of the kernel's hist files; empty: there is no such trigger. The
   // histograms of several events follow each other, each under its event's name.
   std::string histograms(bool raw_strings) const;
+  // The sums of the definitions that sum up calls, so far, in the order of the definitions. From any thread while run() is in
+  // progress, and after it.
+  std::vector<CallSummary> calls() const;
 
   // While run() is in progress, from any thread. They change every process of the session. Code::refused once the session has
   // ended. A line as uprobe_events takes it. Either all of its probes are added or, with an Error, none; what it deletes stays

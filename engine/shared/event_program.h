@@ -31,6 +31,7 @@
 //   record
 //                      says so
 //   load_latency       value = nanoseconds since the entry; missing: the same
+//   load_self          value = these nanoseconds without those of the probed calls inside the call; not known: the same
 //   load_thread        value = the number of the thread in its own PID namespace
 //   store_vector       the lowest `count` bytes of vector register `size` go to payload[offset]
 //   end                the payload is complete
@@ -70,8 +71,9 @@ enum class Op : u8 {
   shift_right,
   load_object,
   load_thread,
+  load_self,
 };
-inline constexpr u8 kOpCount = 20;
+inline constexpr u8 kOpCount = 21;
 inline constexpr u64 kShiftSigned = u64{1} << 16;
 
 struct Insn {

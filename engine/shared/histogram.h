@@ -38,7 +38,12 @@ enum class HistogramSource : u8 {
 };
 inline constexpr u8 kHistogramSourceCount = 6;
 
-enum class HistogramGroup : u8 { none, log2, buckets };
+enum class HistogramGroup : u8 {
+  none,
+  log2,
+  buckets,
+  log2_parts,  // 2^width buckets between two powers of two: log2_part()
+};
 
 struct HistogramField {
   u8 source;     // HistogramSource
@@ -80,6 +85,20 @@ static_assert(sizeof(HistogramCounts) == 64);
 // A slot: the key's hash << 32 | kSlotClaimed, or | kSlotEntry + the number of its entry.
 using HistogramSlot = u64;
 inline constexpr u32 kSlotClaimed = 1, kSlotEntry = 2;
+
+// The lowest value of the bucket, whose width is at most the 2^bits-th part of its values. Values below 2^(bits + 1) are alone.
+constexpr u64 log2_part(u64 value, u64 bits) {
+  const u64 used = value == 0 ? 0 : 64 - static_cast<u64>(__builtin_clzll(value));
+  const u64 low = used > bits + 1 ? used - bits - 1 : 0;
+  return low > 63 ? 0 : value >> low << low;
+}
+// The highest value of the bucket that `value` is in.
+constexpr u64 log2_part_end(u64 value, u64 bits) {
+  const u64 used = value == 0 ? 0 : 64 - static_cast<u64>(__builtin_clzll(value));
+  const u64 low = used > bits + 1 ? used - bits - 1 : 0;
+  return low > 63 ? value : value | ((u64{1} << low) - 1);
+}
+inline constexpr u64 kMaxLog2Parts = 8;  // bits
 
 constexpr u32 histogram_sums(u32 value_count) { return 1 + value_count; }
 constexpr u32 histogram_entry_bytes(u32 key_bytes, u32 value_count) {

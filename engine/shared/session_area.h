@@ -152,6 +152,7 @@ inline constexpr u16 kEventLooksFirst =
 inline constexpr u16 kEventCounts = 32;       // one adds to a histogram
 inline constexpr u16 kEventShowsStack = 128;  // one adds the stack to the record
 inline constexpr u16 kEventAtEntry = 64;      // at function entries: (sp) is the return address
+inline constexpr u16 kEventSelf = 256;        // the payload needs the self time: entries are counted, and calls inside
 
 // One event (one definition).
 //
@@ -184,7 +185,9 @@ struct alignas(128) EventCounts {
   u64 missed;        // returns that could not be led through a stub; not part of the hits
   u64 unavailable;   // times that a trigger asked for the task's name or number and the agent did not know it
   u64 disabled;      // hits while the event or the session was off
-  u64 reserved[10];
+  u64 entries;       // kEventSelf: calls that began
+  u64 self_unknown;  // kEventSelf: returns whose self time is not known
+  u64 reserved[8];
 };
 static_assert(sizeof(EventCounts) == sizeof(Event));
 

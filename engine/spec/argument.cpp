@@ -47,10 +47,11 @@ bool is_used(std::string_view name, const std::vector<Argument>& earlier) {
   return false;
 }
 
-// The last name in "p->next->len", if it can be an argument's name; "latency".
+// The last name in "p->next->len", if it can be an argument's name; "latency", "self".
 std::string name_of_variable(std::string_view body, const std::vector<Argument>& earlier) {
-  body.remove_prefix(
-      body.substr(0, body.find(':')) == "$latency" ? 1 : std::min(body.find_first_not_of("*&"), body.size()));
+  const std::string_view fetch = body.substr(0, body.find(':'));
+  const bool is_time = fetch == "$latency" || fetch == "$self";
+  body.remove_prefix(is_time ? 1 : std::min(body.find_first_not_of("*&"), body.size()));
   if (body.empty() || !(is_letter(body[0]) || body[0] == '_')) return {};
   body = body.substr(0, body.find(':'));
   while (body.ends_with(']')) body = body.substr(0, std::min(body.rfind('['), body.size() - 1));
@@ -184,8 +185,7 @@ Status ArgumentParser::narrow(const TypedBody& parts, Fetch& fetch) {
   if (fetch.is_retval && argument_.kind == Kind::floating && parts.count == 0)
     fetch.steps = {{.kind = StepKind::vector, .value = shared::kFloatReturnVector}};
   if (is_vector(fetch)) return fit_vector(parts, fetch);
-  const bool is_latency = !fetch.steps.empty() && fetch.steps[0].kind == StepKind::latency;
-  if (is_latency && !parts.type) argument_.kind = Kind::unsigned_decimal;
+  if (!fetch.steps.empty() && is_time(fetch.steps[0].kind) && !parts.type) argument_.kind = Kind::unsigned_decimal;
   const bool is_thread = !fetch.steps.empty() && fetch.steps[0].kind == StepKind::thread;
   if (is_thread && !parts.type) argument_.kind = Kind::unsigned_decimal, argument_.size = 4;
   if (fetch.register_bytes == 8) return ok();
@@ -241,7 +241,7 @@ Status ArgumentParser::join_string(const TypedBody& parts, Fetch& fetch) {
 // return keeps of them are addresses.
 Status ArgumentParser::follow_value(const TypedBody& parts, Fetch& fetch) {
   const StepKind source = fetch.entry ? fetch.entry->steps.front().kind : fetch.steps.front().kind;
-  const bool is_number = source == StepKind::latency || source == StepKind::thread || source == StepKind::vector;
+  const bool is_number = is_time(source) || source == StepKind::thread || source == StepKind::vector;
   const std::string memory = "+0(" + std::string(parts.fetch) + "):" + std::string(parts.type.value_or(""));
   if (is_number || argument_.count != 0 || context_.strict) {
     Error error = blame(fetch.blame_offset + parts.type_offset, message::kNeedMemory);

@@ -124,13 +124,17 @@ Result<Fetch> FetchParser::parse_variable(std::string_view text) {
     if (!context_.is_return) return blame(text, message::kLatencyOnProbe);
     return Fetch{.steps = {{.kind = StepKind::latency}}};
   }
+  if (!context_.strict && name == "self") {
+    if (!context_.is_return) return blame(text, message::kSelfOnProbe);
+    return Fetch{.steps = {{.kind = StepKind::self_time}}};
+  }
   if (!context_.strict && name == "nspid") return Fetch{.steps = {{.kind = StepKind::thread}}};
   if (!context_.strict && is_group_of_variables(text)) return Fetch{.yield = Yield::variable};
   if (!context_.strict && name.starts_with("entry_arg")) return at_entry(text, text.substr(7));
   return with_help(blame(text, message::kBadVariable),
                    context_.strict ? "variables are $stack $stackN $retval $comm $arg1..$arg6"
                    : context_.is_return
-                       ? "variables are $stack $stackN $retval $comm $nspid $latency $entry_arg1..$entry_arg6"
+                       ? "variables are $stack $stackN $retval $comm $nspid $latency $self $entry_arg1..$entry_arg6"
                        : "variables are $stack $stackN $retval $comm $nspid $arg1..$arg6 $vars $params");
 }
 

@@ -23,6 +23,7 @@ inline constexpr std::string_view kEventTooLong = "Event name is too long";
 inline constexpr std::string_view kBadEvent = "Event name must follow the same rules as C identifiers";
 inline constexpr std::string_view kRetvalOnProbe = "$retval is not available on probe";
 inline constexpr std::string_view kLatencyOnProbe = "$latency is not available on probe";
+inline constexpr std::string_view kSelfOnProbe = "$self is not available on probe";
 inline constexpr std::string_view kReturnAddressOnProbe = "ra is not available on probe";
 inline constexpr std::string_view kBlankInPath = "A path with a blank is given by -x";
 inline constexpr std::string_view kOpenParenthesis = "The parenthesis is not closed";

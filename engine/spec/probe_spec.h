@@ -35,6 +35,7 @@ enum class StepKind : std::uint8_t {
   shift_right,  // variables alone: the value without its lowest `value` bits
   entry,        // the argument's EntryFetch, from the function's entry
   latency,      // nanoseconds since the entry
+  self_time,    // the same without those of other probed calls inside the call
   object,       // @OBJECT:SYMBOL: memory of another mapped file; `value` is the link-time address there
   thread,       // $nspid: the number of the thread in its own PID namespace
   vector,       // %xmmN, %ymmN: as many bytes as the argument has; `value` is the register's number
@@ -129,6 +130,7 @@ struct ProbeSpec {
   bool is_bare = false;    // a place without "p" or "r" (bare.h): its event is called as the function
   std::optional<NamedParameters> parameters;  // of a bare place: what it means if its symbol does not exist
   bool is_return = false;
+  bool sums_calls = false;  // of a summary: each call is counted and timed, and none is recorded
   std::string group = "uprobes";
   std::string event;  // never empty: an automatic name is made while parsing
   bool has_automatic_name = false;
@@ -140,10 +142,12 @@ struct ProbeSpec {
 // "$vars", "$params": each variable at the place, or each parameter of its function, as an argument.
 inline bool is_group_of_variables(std::string_view variable) { return variable == "$vars" || variable == "$params"; }
 
+constexpr bool is_time(StepKind kind) { return kind == StepKind::latency || kind == StepKind::self_time; }
+
 // Whether the argument's value may be missing for lack of an entry record.
 inline bool wants_entry(const Argument& argument) {
   if (argument.steps.empty()) return false;
-  return argument.steps[0].kind == StepKind::entry || argument.steps[0].kind == StepKind::latency;
+  return argument.steps[0].kind == StepKind::entry || is_time(argument.steps[0].kind);
 }
 inline bool wants_entry(const ProbeSpec& spec) {
   for (const Argument& argument : spec.arguments)

@@ -127,11 +127,16 @@ bool asks_entry(const program::EventProgram& event) {
   return std::ranges::any_of(event.layout.fields, is_asked);
 }
 
+bool has_self_time(const program::EventProgram& event) {
+  return std::ranges::any_of(event.insns, [](const Insn& insn) { return insn.op == shared::Op::load_self; });
+}
+
 std::uint16_t flags_of(const program::EventProgram& event) {
   const unsigned returns = event.layout.is_return ? shared::kEventReturns : 0u;
   const unsigned notes = event.note.empty() ? 0u : shared::kEventNotes;
   const unsigned asks = asks_entry(event) ? shared::kEventAsksEntry : 0u;
-  return static_cast<std::uint16_t>(returns | notes | asks);
+  const unsigned self = has_self_time(event) ? shared::kEventSelf : 0u;
+  return static_cast<std::uint16_t>(returns | notes | asks | self);
 }
 
 // Writes the next event. Its constant strings move into the session's pool, so offsets to them change.
@@ -376,6 +381,7 @@ shared::EventCounts Area::counts(std::uint32_t event) const {
     add(sum.lost_full, counts.lost_full), add(sum.lost_too_big, counts.lost_too_big);
     add(sum.lost_busy, counts.lost_busy), add(sum.missed, counts.missed);
     add(sum.unavailable, counts.unavailable), add(sum.disabled, counts.disabled);
+    add(sum.entries, counts.entries), add(sum.self_unknown, counts.self_unknown);
   }
   return sum;
 }

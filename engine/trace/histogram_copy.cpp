@@ -86,6 +86,8 @@ std::uint64_t grouped(const shared::HistogramField& key, std::uint64_t number) {
       return number < 2 ? 0 : std::bit_width(number - 1);
     case shared::HistogramGroup::buckets:
       return key.width == 0 ? number : number - number % key.width;
+    case shared::HistogramGroup::log2_parts:
+      return shared::log2_part(number, key.width);
     default:
       return number;
   }

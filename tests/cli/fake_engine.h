@@ -29,6 +29,7 @@ class FakeEngine : public Engine {
   bool is_let_end = false;
   Summary totals;
   std::string tables;
+  std::vector<CallSummary> sums;
   Ending ending;
   std::vector<std::string> lines, functions;
 
@@ -92,6 +93,7 @@ class FakeEngine : public Engine {
   void serve_clients() override {}
   void let_program_end() override { is_let_end = true; }
   std::string histograms(bool) override { return tables; }
+  std::vector<CallSummary> calls() override { return sums; }
   Result<Reply> ask(const std::string& session, const std::vector<Command>& commands) override {
     asked_session = session;
     asked = commands;

@@ -18,6 +18,7 @@ LAYERS = {
     "engine/program": 5, "engine/dwarf": 5,
     "engine/plan": 6, "engine/trace": 6,
     "engine/output": 7, "engine/mailbox": 7,
+    "engine/summary": 8,
     "engine": 7,  # types.h: the facade's vocabulary
     "engine/ipc": 8, "engine/process": 8, "engine/recording": 8,
     "engine/symbolize": 9, "engine/patch": 9,

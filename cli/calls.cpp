@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+// See calls.h.
+#include "cli/calls.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <functional>
+#include <iterator>
+#include <utility>
+
+#include "cli/text.h"
+#include "cli/usage.h"
+#include "engine/output/json_text.h"
+
+namespace uprobe::cli {
+namespace {
+
+using Cells = std::vector<std::string>;
+
+constexpr std::array kColumns = {"calls", "returns", "total", "self", "mean", "p50", "p90", "p99", "max"};
+
+// Three significant digits: "812 ns", "1.23 us", "45.6 ms", "1234 s".
+std::string time_text(std::uint64_t nanoseconds) {
+  constexpr std::array kUnits = {"ns", "us", "ms", "s"};
+  if (nanoseconds < 1000) return std::to_string(nanoseconds) + " ns";
+  auto value = static_cast<double>(nanoseconds);
+  std::size_t unit = 0;
+  for (; value >= 999.5 && unit + 1 < kUnits.size(); ++unit) value /= 1000;
+  char text[32];
+  const int digits = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+  std::snprintf(text, sizeof text, "%.*f %s", digits, value, kUnits[unit]);
+  return text;
+}
+
+Cells cells_of(const CallSummary& row) {
+  Cells cells = {grouped(row.calls), grouped(row.returns)};
+  if (row.returns == row.untimed) {
+    cells.resize(kColumns.size(), "-");
+    return cells;
+  }
+  cells.push_back(time_text(row.total_ns));
+  cells.push_back(row.self_ns ? time_text(*row.self_ns) : "?");
+  for (const std::uint64_t time : {row.mean_ns, row.p50_ns, row.p90_ns, row.p99_ns, row.max_ns})
+    cells.push_back(time_text(time));
+  return cells;
+}
+
+std::string line_of(const Cells& cells, const std::vector<std::size_t>& widths, const std::string& name) {
+  std::string line;
+  for (std::size_t i = 0; i < cells.size(); ++i) line += std::string(widths[i] - cells[i].size(), ' ') + cells[i] + "  ";
+  return line + name + "\n";
+}
+
+// Losses of the whole table, in words.
+std::string notes_on(const std::vector<CallSummary>& rows) {
+  CallSummary sum;
+  for (const CallSummary& row : rows)
+    sum.abandoned += row.abandoned, sum.unfollowed += row.unfollowed, sum.untimed += row.untimed;
+  std::string text;
+  if (sum.abandoned != 0)
+    text += counted(sum.abandoned, "call", "calls") +
+            " did not return: left by an exception or longjmp, or under way at the end; their time is their callers' own\n";
+  if (sum.unfollowed != 0)
+    text += counted(sum.unfollowed, "call", "calls") + " could not be followed to the return\n";
+  if (sum.untimed != 0)
+    text += counted(sum.untimed, "return", "returns") + " could not be timed, and are in none of the times\n";
+  return text;
+}
+
+bool was_called(const CallSummary& row) { return row.calls != 0; }
+
+}  // namespace
+
+bool sums_calls(const Options& options) { return options.calls != CallSums::none; }
+
+bool records_calls(const Options& options) { return options.calls != CallSums::alone; }
+
+Status settle_calls(const Options& options) {
+  if (!sums_calls(options)) {
+    if (options.summary_file.empty()) return ok();
+    return usage("--summary-file is for the table of -c, and -c is missing");
+  }
+  const std::string option = records_calls(options) ? "-C" : "-c";
+  if (options.mode != Mode::trace && options.mode != Mode::dry_run)
+    return usage(option + " sums up the calls of a program that runs");
+  if (options.strict) return usage(option + " does not go with --strict, which has the kernel's language alone");
+  if (options.daemonize && options.summary_file.empty())
+    return usage("with -D the table of " + option + " needs a file", "--summary-file=FILE");
+  if (records_calls(options)) return ok();
+  if (!options.record.empty()) return usage("-c records nothing, and --record would be empty", "-C does both");
+  if (!options.output.empty()) return usage("-c records nothing, and -o is for records", "--summary-file=FILE, or -C for both");
+  if (options.max_events != 0) return usage("-c records nothing, and -n counts records", "-d TIME ends the tracing too");
+  const auto& all = options.sources;
+  const auto has_filter = [](const ProbeSource& source) { return source.filter.has_value(); };
+  if (std::any_of(all.begin(), all.end(), has_filter))
+    return usage("-c sums up all calls of a function, and --filter chooses records", "-C does both");
+  return ok();
+}
+
+void add_sums(Definitions& definitions, bool keeps_others) {
+  Definitions sums;
+  for (std::size_t i = 0; i < definitions.list.size(); ++i) {
+    Definition& one = definitions.list[i];
+    sums.list.push_back({.text = one.text, .default_object = one.default_object, .sums_calls = true});
+    if (!keeps_others) sums.list.back().triggers = std::move(one.triggers);
+    sums.places.push_back(definitions.places[i]);
+  }
+  if (!keeps_others) return void(definitions = std::move(sums));
+  std::move(sums.list.begin(), sums.list.end(), std::back_inserter(definitions.list));
+  std::move(sums.places.begin(), sums.places.end(), std::back_inserter(definitions.places));
+}
+
+std::string render_calls(std::vector<CallSummary> calls) {
+  const auto never = std::stable_partition(calls.begin(), calls.end(), was_called);
+  const auto unreached = static_cast<std::size_t>(calls.end() - never);
+  calls.erase(never, calls.end());
+  std::ranges::stable_sort(calls, std::greater(), &CallSummary::total_ns);
+  std::vector<Cells> rows;
+  std::vector<std::size_t> widths;
+  widths.reserve(kColumns.size());
+  for (const char* column : kColumns) widths.push_back(std::string(column).size());
+  rows.reserve(calls.size());
+  for (const CallSummary& call : calls) rows.push_back(cells_of(call));
+  for (const Cells& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  std::string text = rows.empty() ? "" : line_of({kColumns.begin(), kColumns.end()}, widths, "function");
+  for (std::size_t i = 0; i < rows.size(); ++i) text += line_of(rows[i], widths, escape(calls[i].event));
+  if (unreached != 0) text += counted(unreached, "function", "functions") + " never called\n";
+  return text + notes_on(calls);
+}
+
+std::string render_calls_json(const std::vector<CallSummary>& calls) {
+  std::string text = "[";
+  for (const CallSummary& row : calls) {
+    text += text.size() == 1 ? "\n " : ",\n ";
+    text += R"({"event":)" + format::json_of(row.event) + R"(,"place":)" + format::json_of(row.place);
+    const auto add = [&](const char* name, std::uint64_t value) {
+      text += std::string(",\"") + name + "\":" + std::to_string(value);
+    };
+    add("calls", row.calls), add("returns", row.returns), add("abandoned", row.abandoned);
+    add("unfollowed", row.unfollowed), add("untimed", row.untimed), add("total_ns", row.total_ns);
+    text += ",\"self_ns\":" + (row.self_ns ? std::to_string(*row.self_ns) : std::string("null"));
+    add("mean_ns", row.mean_ns), add("p50_ns", row.p50_ns), add("p90_ns", row.p90_ns);
+    add("p99_ns", row.p99_ns), add("max_ns", row.max_ns);
+    text += "}";
+  }
+  return text + (calls.empty() ? "]\n" : "\n]\n");
+}
+
+}  // namespace uprobe::cli

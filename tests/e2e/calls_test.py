@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: MIT
+"""-c and -C: tables of calls, for programs that make a known number of them."""
+import json
+import os
+import re
+import subprocess
+
+import harness
+
+
+class Summed(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.program = self.copy_of(harness.fixture("callers"))
+
+    def sums(self, functions, *words, options=("-c",)):
+        """The rows, by event."""
+        probes = [word for function in functions for word in ("-p", f"{self.program}:{function}")]
+        done = harness.run([*harness.tracer(*options, "--json", "--summary-file", self.path("sums")), *probes, "--",
+                            self.program, *map(str, words)])
+        self.assertEqual((done.returncode, done.stdout), (0, b"done\n"), done.stderr)
+        self.done = done
+        with open(self.path("sums"), encoding="utf-8") as file:
+            return {row["event"]: row for row in json.load(file)}
+
+
+class Counts(Summed):
+    def test_calls_and_the_time_of_those_inside(self):
+        rows = self.sums(["outer", "inner", "never_called"], "nest", 1000)
+        outer, inner = rows["outer"], rows["inner"]
+        self.assertEqual((outer["calls"], outer["returns"], outer["abandoned"]), (1000, 1000, 0))
+        self.assertEqual((inner["calls"], inner["returns"]), (2000, 2000))
+        self.assertEqual(rows["never_called"]["calls"], 0)
+        self.assertEqual(inner["self_ns"], inner["total_ns"])
+        self.assertEqual(outer["self_ns"] + inner["total_ns"], outer["total_ns"])
+        for row in (outer, inner):
+            self.assertEqual(row["mean_ns"], row["total_ns"] // row["calls"])
+            self.assertTrue(0 < row["p50_ns"] <= row["p90_ns"] <= row["p99_ns"] <= row["max_ns"], row)
+
+    def test_a_recursive_function(self):
+        rows = self.sums(["top", "twice"], "recurse", 10)
+        self.assertEqual(rows["twice"]["calls"], 2 ** 11 - 1)
+        self.assertEqual(rows["top"]["self_ns"] + rows["twice"]["self_ns"], rows["top"]["total_ns"])
+
+    def test_calls_that_longjmp_leaves(self):
+        row = self.sums(["leaves"], "leave", 101)["leaves"]
+        self.assertEqual((row["calls"], row["returns"], row["abandoned"]), (101, 51, 50))
+
+    def test_threads(self):
+        rows = self.sums(["outer", "inner"], "nest", 500, 8)
+        self.assertEqual((rows["outer"]["calls"], rows["inner"]["returns"]), (4000, 8000))
+        self.assertEqual(rows["outer"]["self_ns"] + rows["inner"]["total_ns"], rows["outer"]["total_ns"])
+
+    def test_children(self):
+        rows = self.sums(["outer", "inner"], "fork", 300)
+        self.assertEqual((rows["outer"]["returns"], rows["inner"]["calls"]), (600, 1200))
+        self.assertEqual(rows["outer"]["self_ns"] + rows["inner"]["total_ns"], rows["outer"]["total_ns"])
+
+    def test_latencies_are_those_of_the_records(self):
+        """Of the same calls: -C has both."""
+        rows = self.sums(["spins%return latency=$latency"], "spin", 200, options=("-C", "-o", self.path("trace")))
+        with open(self.path("trace"), encoding="latin-1") as file:
+            recorded = sorted(map(int, re.findall(r" latency=(\d+)$", file.read(), re.M)))
+        row = rows["spins"]
+        self.assertEqual((row["calls"], len(recorded)), (200, 200))
+        for part, name in ((50, "p50_ns"), (90, "p90_ns")):
+            wanted = recorded[len(recorded) * part // 100 - 1]
+            self.assertLess(abs(row[name] - wanted), 0.04 * wanted + 2000, name)
+
+    def test_a_function_counts_once(self):
+        rows = self.sums(["outer", "out*", "outer", "inner"], "nest", 10)
+        self.assertEqual({name: row["calls"] for name, row in rows.items()}, {"outer": 10, "inner": 20})
+
+    def test_all_functions_of_libc(self):
+        """Among them those that the program leaves by exit."""
+        libc = os.path.realpath(re.search(r"=> (\S*/libc\.so\.6)", subprocess.run(
+            ["ldd", self.program], stdout=subprocess.PIPE, check=True, text=True).stdout)[1])
+        done = harness.run([*harness.tracer("-c", "--json", "--skip-refused", "--summary-file", self.path("sums")), "-p",
+                            f"{libc}:*", "--", self.program, "nest", "3"])
+        self.assertEqual((done.returncode, done.stdout), (0, b"done\n"), done.stderr)
+        with open(self.path("sums"), encoding="utf-8") as file:
+            rows = {row["event"]: row for row in json.load(file)}
+        self.assertGreater(len(rows), 1000)
+        self.assertEqual(rows["puts"]["calls"], 1)
+        self.assertTrue(all(row["calls"] == row["returns"] + row["abandoned"] + row["unfollowed"] for row in rows.values()))
+
+
+class Tables(Summed):
+    def table(self, *options, functions=("outer", "inner", "never_called"), words=("nest", "10")):
+        probes = [word for function in functions for word in ("-p", f"{self.program}:{function}")]
+        done = harness.run([*harness.tracer(*options), *probes, "--", self.program, *words])
+        self.assertEqual((done.returncode, done.stdout), (0, b"done\n"), done.stderr)
+        return done.stderr.decode()
+
+    def test_a_row_for_each_function_that_was_called(self):
+        lines = self.table("-c").splitlines()
+        self.assertEqual(lines[0].split(), "calls returns total self mean p50 p90 p99 max function".split())
+        self.assertEqual([(line.split()[0], line.split()[-1]) for line in lines[1:3]], [("10", "outer"), ("20", "inner")])
+        self.assertEqual(lines[3], "1 function never called")
+        self.assertFalse([line for line in lines if " hits" in line or "# tracer" in line], lines)
+
+    def test_a_line_about_calls_that_did_not_return(self):
+        text = self.table("-c", functions=["leaves"], words=("leave", "4"))
+        self.assertIn("\n2 calls did not return: left by an exception or longjmp, or under way at the end", text)
+
+    def test_records_and_table(self):
+        text = self.table("-C", "-o", self.path("trace"))
+        self.assertIn("  outer\n", text)
+        self.assertIn("/outer ", text)  # the summary of its records
+        with open(self.path("trace"), encoding="latin-1") as file:
+            self.assertEqual(len(harness.parse_trace(file.read())), 30)
+
+    def test_quiet_leaves_the_file_alone(self):
+        self.assertEqual(self.table("-c", "-q"), "")
+        self.assertEqual(self.table("-c", "-q", "--summary-file", self.path("table")), "")
+        with open(self.path("table"), encoding="utf-8") as file:
+            self.assertIn("  outer\n", file.read())
+        self.assertEqual(os.stat(self.path("table")).st_mode & 0o777, 0o600)
+
+    def test_definitions_lose_what_they_fetch(self):
+        text = self.table("-c", functions=["outer n=%di", "inner%return $retval"])
+        self.assertEqual(len(re.findall(r"^ +\d+ .* (?:outer|inner)$", text, re.M)), 2, text)
+
+    def test_attached(self):
+        process = subprocess.Popen([self.program, "spin", "1000000"], stdout=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        probes = ["-p", f"{self.program}:spins", "-p", f"{self.program}:outer"]
+        done = harness.run([*harness.tracer("-c", "-d", "1s"), "-P", str(process.pid), *probes])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr.decode(), r"(?s)  spins\n1 function never called\n")
+        self.assertIsNone(process.poll())
+
+
+class Refusals(Summed):
+    def refused(self, *options, definition="outer"):
+        done = harness.run([*harness.tracer(*options), "-p", f"{self.program}:{definition}", "--", self.program, "nest", "1"])
+        self.assertEqual((done.returncode, done.stdout), (125, b""))
+        return done.stderr.decode().splitlines()[0]
+
+    def test_what_does_not_go_with_it(self):
+        for options, text in ((("-c", "--strict"), "--strict"), (("-c", "-n", "3"), "-n counts records"),
+                              (("-c", "-o", self.path("trace")), "-o is for records"),
+                              (("--summary-file", self.path("table")), "-c is missing"),
+                              (("-c", "--record", self.path("trace")), "--record would be empty"), (("--json",), "both are missing"),
+                              (("-c", "-D"), "needs")):
+            self.assertIn(text, self.refused(*options))
+            self.assertEqual(os.listdir(os.path.dirname(self.path("trace"))).count("trace"), 0)
+
+    def test_no_filter_chooses(self):
+        self.assertIn("no filter chooses", self.refused("-c", definition="outer if latency > 3"))
+
+    def test_no_place_inside_of_a_function(self):
+        self.assertIn("uprobe-run: ", self.refused("-c", definition="outer+4"))
+
+    def test_a_probe_at_the_entry_has_no_own_time(self):
+        self.assertIn("$self is not available on probe", self.refused(definition="outer $self"))
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+// Rows of summaries, from histograms of latencies.
+#include "engine/summary/call_times.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/spec/parse.h"
+
+namespace uprobe::summary {
+namespace {
+
+using trace::HistogramCopy;
+using u64 = std::uint64_t;
+
+// Calls of one latency each: `count` of them take `each`, `self` of which are their own.
+void add(HistogramCopy& copy, u64 each, u64 count, u64 self) {
+  copy.entries.push_back({{shared::log2_part(each, 5)}, {count, each * count, self * count}});
+}
+
+TEST(CallTimes, ABucketIsAThirtySecondOfItsValuesWide) {
+  for (u64 value : {u64{0}, u64{1}, u64{63}, u64{64}, u64{65}, u64{127}, u64{128}, u64{1000}, u64{123456789}, ~u64{0}}) {
+    const u64 low = shared::log2_part(value, 5), high = shared::log2_part_end(low, 5);
+    EXPECT_LE(low, value);
+    EXPECT_GE(high, value);
+    EXPECT_EQ(shared::log2_part(high, 5), low);
+    EXPECT_LE(high - low, low / 32) << value;
+    if (high != ~u64{0}) {
+      EXPECT_NE(shared::log2_part(high + 1, 5), low);
+    }
+  }
+}
+
+TEST(CallTimes, PercentilesAreThoseOfTheCalls) {
+  HistogramCopy copy;
+  for (u64 i = 1; i <= 100; ++i) add(copy, i * 1000, 1, i * 500);
+  const CallSummary row = summarize(copy, 100, 0, 0);
+  EXPECT_EQ(row.calls, 100U);
+  EXPECT_EQ(row.returns, 100U);
+  EXPECT_EQ(row.abandoned, 0U);
+  EXPECT_EQ(row.total_ns, 5'050'000U);
+  EXPECT_EQ(row.self_ns, 2'525'000U);
+  EXPECT_EQ(row.mean_ns, 50'500U);
+  EXPECT_NEAR(static_cast<double>(row.p50_ns), 50'000, 50'000 * 0.02);
+  EXPECT_NEAR(static_cast<double>(row.p90_ns), 90'000, 90'000 * 0.02);
+  EXPECT_NEAR(static_cast<double>(row.p99_ns), 99'000, 99'000 * 0.02);
+  EXPECT_NEAR(static_cast<double>(row.max_ns), 100'000, 100'000 * 0.02);
+}
+
+TEST(CallTimes, CallsThatDoNotReturnAreCounted) {
+  HistogramCopy copy;
+  add(copy, 50, 7, 50);
+  const CallSummary row = summarize(copy, 12, 2, 0);
+  EXPECT_EQ(row.calls, 12U);
+  EXPECT_EQ(row.returns, 7U);
+  EXPECT_EQ(row.unfollowed, 2U);
+  EXPECT_EQ(row.abandoned, 3U);
+}
+
+// A target that lies about its counts makes no number negative.
+TEST(CallTimes, CountsThatContradictEachOtherStayInOrder) {
+  HistogramCopy copy;
+  add(copy, 50, 7, 50);
+  const CallSummary row = summarize(copy, 3, 99, 0);
+  EXPECT_EQ(row.calls, 7U);
+  EXPECT_EQ(row.abandoned + row.unfollowed, 0U);
+  copy.entries.push_back({{}, {}});
+  copy.entries.push_back({{1}, {1}});
+  EXPECT_EQ(summarize(copy, 7, 0, 0).returns, 7U);
+}
+
+TEST(CallTimes, AnUnknownSelfTimeIsNone) {
+  HistogramCopy copy;
+  add(copy, 50, 7, 20);
+  EXPECT_EQ(summarize(copy, 7, 0, 1).self_ns, std::nullopt);
+  copy.dropped = 2;
+  const CallSummary row = summarize(copy, 9, 0, 0);
+  EXPECT_EQ(row.self_ns, std::nullopt);
+  EXPECT_EQ(row.untimed, 2U);
+  EXPECT_EQ(row.returns, 9U);
+}
+
+TEST(CallTimes, NoCallHasNoTimes) {
+  const CallSummary row = summarize({}, 0, 0, 0);
+  EXPECT_EQ(row.calls + row.mean_ns + row.max_ns, 0U);
+  EXPECT_EQ(row.self_ns, 0U);
+}
+
+TEST(CallTimes, ADefinitionBecomesThatOfTheReturn) {
+  const auto parsed = spec::parse_definition("p:mine/e /bin/zsh:zfree %di n=%si:u32", {.file_check = {}});
+  ASSERT_TRUE(parsed);
+  spec::ProbeSpec sums = sums_of(*parsed);
+  EXPECT_TRUE(sums.is_return && sums.sums_calls && sums.arguments.empty());
+  EXPECT_EQ(sums.group, "mine_calls");
+  EXPECT_EQ(sums.event, "e");
+  add_times(sums);
+  ASSERT_EQ(sums.arguments.size(), 2U);
+  EXPECT_EQ(sums.arguments[0].name, "latency");
+  EXPECT_EQ(sums.arguments[1].name, "self");
+}
+
+TEST(CallTimes, TheMemoryHasABound) {
+  EXPECT_EQ(*bits_for(1), 10U);
+  EXPECT_EQ(*bits_for(1000), 9U);
+  EXPECT_EQ(*bits_for(20'000), 8U);
+  const auto refused = bits_for(100'000);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().text.find("100000"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace uprobe::summary
