@@ -48,7 +48,8 @@ Cells cells_of(const CallSummary& row) {
 
 std::string line_of(const Cells& cells, const std::vector<std::size_t>& widths, const std::string& name) {
   std::string line;
-  for (std::size_t i = 0; i < cells.size(); ++i) line += std::string(widths[i] - cells[i].size(), ' ') + cells[i] + "  ";
+  for (std::size_t i = 0; i < cells.size(); ++i)
+    line += std::string(widths[i] - cells[i].size(), ' ') + cells[i] + "  ";
   return line + name + "\n";
 }
 
@@ -59,12 +60,12 @@ std::string notes_on(const std::vector<CallSummary>& rows) {
     sum.abandoned += row.abandoned, sum.unfollowed += row.unfollowed, sum.untimed += row.untimed;
   std::string text;
   if (sum.abandoned != 0)
-    text += counted(sum.abandoned, "call", "calls") +
-            " did not return: left by an exception or longjmp, or under way at the end; their time is their callers' own\n";
-  if (sum.unfollowed != 0)
-    text += counted(sum.unfollowed, "call", "calls") + " could not be followed to the return\n";
+    text +=
+        counted(sum.abandoned, "call", "calls") +
+        " did not return: left by an exception or longjmp, or under way at the end; their time is their callers' own\n";
+  if (sum.unfollowed != 0) text += counted(sum.unfollowed, "call", "calls") + " could not be followed to the return\n";
   if (sum.untimed != 0)
-    text += counted(sum.untimed, "return", "returns") + " could not be timed, and are in none of the times\n";
+    text += counted(sum.untimed, "return", "returns") + " without a known time: counted, and in no other column\n";
   return text;
 }
 
@@ -89,8 +90,10 @@ Status settle_calls(const Options& options) {
     return usage("with -D the table of " + option + " needs a file", "--summary-file=FILE");
   if (records_calls(options)) return ok();
   if (!options.record.empty()) return usage("-c records nothing, and --record would be empty", "-C does both");
-  if (!options.output.empty()) return usage("-c records nothing, and -o is for records", "--summary-file=FILE, or -C for both");
-  if (options.max_events != 0) return usage("-c records nothing, and -n counts records", "-d TIME ends the tracing too");
+  if (!options.output.empty())
+    return usage("-c records nothing, and -o is for records", "--summary-file=FILE, or -C for both");
+  if (options.max_events != 0)
+    return usage("-c records nothing, and -n counts records", "-d TIME ends the tracing too");
   const auto& all = options.sources;
   const auto has_filter = [](const ProbeSource& source) { return source.filter.has_value(); };
   if (std::any_of(all.begin(), all.end(), has_filter))

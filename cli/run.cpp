@@ -411,8 +411,7 @@ Outcome launch_and_follow(const Call& call, Sinks& sinks) {
   const Result<Ending> ending = follow(call, sinks.trace, signals);
   sinks.finish(call);
   if (call.options.profile) call.diagnostics.print(render_profile(call.engine.summary()));
-  if (!call.options.quiet)
-    call.diagnostics.print(summary_text(call));
+  if (!call.options.quiet) call.diagnostics.print(summary_text(call));
   if (!ending) return fail(call, ending.error());
   tell_ending(call, *ending);
   return outcome_of(*ending);
@@ -469,8 +468,7 @@ Outcome attach_and_follow(const Call& call, Sinks& sinks) {
   const Result<Ending> ending = follow(call, sinks.trace, signals);
   sinks.finish(call);
   if (ending) tell_end_of_attached(call, *ending);
-  if (!call.options.quiet)
-    call.diagnostics.print(summary_text(call));
+  if (!call.options.quiet) call.diagnostics.print(summary_text(call));
   const Outcome outcome = ending ? Outcome{} : fail(call, ending.error());
   if (call.engine.has_clients()) {
     leave_launcher(outcome);

@@ -102,7 +102,6 @@ Result<std::vector<spec::ProbeSpec>> ProbeBuilder::find(spec::ProbeSpec spec) {
   auto found = resolver_(summary::sums_of(std::move(spec)));
   if (!found) return found;
   leave_out_summed(*found);
-  for (spec::ProbeSpec& one : *found) summary::add_times(one);
   return found;
 }
 
@@ -177,8 +176,9 @@ Result<Probe> ProbeBuilder::make(const spec::ProbeSpec& definition, unsigned eve
   if (!program) return program.error();
   const spec::EventControls& controls = definitions_.controls_of(definition);
   if (controls.filter && definition.sums_calls)
-    return of_filter(controls, Error{.code = Code::refused,
-                                     .text = "a summary has all calls of a function, and no filter chooses among them"});
+    return of_filter(controls,
+                     Error{.code = Code::refused,
+                           .text = "a summary has all calls of a function, and no filter chooses among them"});
   if (controls.filter) {
     const program::FilterContext context{.id = event_number, .cpus = cpus_};
     if (Status set = program::set_filter(*program, *controls.filter, context); !set)

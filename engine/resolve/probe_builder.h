@@ -94,8 +94,8 @@ class ProbeBuilder {
   plan::FlowCache& flows_;
   plan::ReturnPlanner planner_;
   LocationResolver resolver_;
-  std::string program_;      // the default object of the line that is read
-  bool sums_calls_ = false;  // the line is of a summary
+  std::string program_;                                     // the default object of the line that is read
+  bool sums_calls_ = false;                                 // the line is of a summary
   std::set<std::pair<std::string, std::uint64_t>> summed_;  // path and offset of functions that are in the summary
   spec::DefinitionSet definitions_;
   spec::DefinitionSet::Id made_ = 0;  // make_new() has made all below this

@@ -20,9 +20,7 @@ constexpr std::uint32_t kMostBits = 10, kLeastBits = 8;
 // Of an entry: two slots, the three sums, the key.
 constexpr std::uint64_t kEntryBytes = 2 * sizeof(shared::HistogramSlot) + shared::histogram_entry_bytes(8, 2);
 
-std::uint64_t middle(std::uint64_t bucket) {
-  return bucket + (shared::log2_part_end(bucket, kBits) - bucket) / 2;
-}
+std::uint64_t middle(std::uint64_t bucket) { return bucket + (shared::log2_part_end(bucket, kBits) - bucket) / 2; }
 
 std::uint64_t latency_of(const HistogramEntry& entry) { return entry.key.front(); }
 std::uint64_t calls_of(const HistogramEntry& entry) { return entry.sums.front(); }
@@ -51,12 +49,10 @@ spec::ProbeSpec sums_of(spec::ProbeSpec spec) {
   spec.is_return = true;
   spec.style = spec::Style::event;
   spec.group = spec.group == spec::kDefaultGroup ? std::string(kGroup) : spec.group + "_" + std::string(kGroup);
-  spec.arguments.clear();
-  if (spec.parameters) spec.parameters->arguments.clear();
+  spec.arguments = times();
+  if (spec.parameters) spec.parameters->arguments = times();
   return spec;
 }
-
-void add_times(spec::ProbeSpec& spec) { spec.arguments = times(); }
 
 bool is_of_calls(const program::HistogramPlan& plan) {
   return plan.keys.size() == 1 && plan.keys[0].name == "latency" &&
@@ -68,10 +64,10 @@ Result<std::uint32_t> bits_for(std::size_t events) {
   for (std::uint32_t bits = kMostBits; bits >= kLeastBits; --bits)
     if ((kEntryBytes << bits) * events <= kMostBytes / (bits == kLeastBits ? 1 : 8)) return bits;
   const std::uint64_t most = kMostBytes / (kEntryBytes << kLeastBits);
-  return Error{.code = Code::limit,
-               .text = "a summary takes " + std::to_string(most) + " functions at most, and these are " +
-                       std::to_string(events),
-               .help = "choose fewer by a pattern"};
+  return Error{
+      .code = Code::limit,
+      .text = "a summary takes " + std::to_string(most) + " functions at most, and these are " + std::to_string(events),
+      .help = "choose fewer by a pattern"};
 }
 
 CallSummary summarize(const trace::HistogramCopy& copy, std::uint64_t began, std::uint64_t unfollowed,

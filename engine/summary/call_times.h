@@ -22,10 +22,8 @@ inline constexpr std::string_view kCallTimes = "hist:keys=latency.log2=5:vals=la
 // Of the group of events that sum up; a group that the user chose has it as its end.
 inline constexpr std::string_view kGroup = "calls";
 
-// The definition as it was parsed, before its symbol is looked up. What it fetches goes.
+// Of a definition as it was parsed, before its symbol is looked up. It fetches the two times in place of its own arguments.
 spec::ProbeSpec sums_of(spec::ProbeSpec spec);
-// The same definition after that: it fetches the two times.
-void add_times(spec::ProbeSpec& spec);
 
 bool is_of_calls(const program::HistogramPlan& plan);
 // The size of each histogram, as a power of two, where `events` of them lie in the session's memory. Code::limit: they would

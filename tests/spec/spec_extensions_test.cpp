@@ -138,6 +138,17 @@ TEST(Extensions, TheNumberInItsOwnNamespace) {
   EXPECT_EQ(spec.arguments[1].size, 8);
 }
 
+TEST(Extensions, OwnTimesAreOfReturns) {
+  const ProbeSpec spec = parsed("r /b/x:f $self n=$self:x32");
+  EXPECT_EQ(spec.arguments.at(0).steps.at(0).kind, StepKind::self_time);
+  EXPECT_EQ(spec.arguments[0].name, "self");
+  EXPECT_EQ(spec.arguments[0].kind, Kind::unsigned_decimal);
+  EXPECT_EQ(spec.arguments.at(1).size, 4);
+  EXPECT_TRUE(wants_entry(spec));
+  EXPECT_EQ(error("p /b/x:f $self"), "9: $self is not available on probe");
+  EXPECT_EQ(error("r /b/x:f $selfish"), "9: Invalid $-variable specified");
+}
+
 TEST(Extensions, ReturnsLookBackToTheEntry) {
   const ProbeSpec spec = parsed("r /b/x:f $latency $entry_arg3 entry(+8(%si)):u16 +0(entry(%di)):string entry(%edx)");
   ASSERT_EQ(spec.arguments.size(), 5u);

@@ -51,6 +51,7 @@ std::string step_text(const Step& step) {
       return "sum";
     case StepKind::entry:
     case StepKind::latency:
+    case StepKind::self_time:
       return "entry";
     case StepKind::thread:
       return "thread";

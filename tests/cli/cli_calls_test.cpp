@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+// The table of -c as text and as JSON.
+#include <gtest/gtest.h>
+
+#include "cli/calls.h"
+
+namespace uprobe::cli {
+namespace {
+
+CallSummary row(const char* event, std::uint64_t calls, std::uint64_t total) {
+  CallSummary made{.event = event, .place = "/bin/x:0x10", .calls = calls, .returns = calls, .total_ns = total};
+  made.self_ns = total / 2;
+  made.mean_ns = calls == 0 ? 0 : total / calls;
+  made.p50_ns = made.p90_ns = made.p99_ns = made.max_ns = made.mean_ns;
+  return made;
+}
+
+TEST(Calls, TheLongestTotalComesFirstAndColumnsAreAligned) {
+  EXPECT_EQ(render_calls({row("brief", 1, 999), row("long", 1234, 12'345'678), row("never", 0, 0)}),
+            "calls  returns    total     self     mean      p50      p90      p99      max  function\n"
+            "1,234    1,234  12.3 ms  6.17 ms  10.0 us  10.0 us  10.0 us  10.0 us  10.0 us  long\n"
+            "    1        1   999 ns   499 ns   999 ns   999 ns   999 ns   999 ns   999 ns  brief\n"
+            "1 function never called\n");
+}
+
+TEST(Calls, WhatIsNotKnownIsSaid) {
+  CallSummary left = row("left", 3, 0);
+  left.returns = 0, left.abandoned = 2, left.unfollowed = 1;
+  CallSummary odd = row("odd", 2, 5000);
+  odd.self_ns.reset(), odd.untimed = 1;
+  const std::string text = render_calls({left, odd});
+  EXPECT_NE(text.find("5.00 us     ?"), std::string::npos) << text;
+  EXPECT_NE(text.find("    3        0        -     -"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n2 calls did not return: "), std::string::npos);
+  EXPECT_NE(text.find("\n1 call could not be followed to the return\n"), std::string::npos);
+  EXPECT_NE(text.find("\n1 return without a known time: counted, and in no other column\n"), std::string::npos);
+}
+
+TEST(Calls, NamesAreEscaped) {
+  EXPECT_NE(render_calls({row("a\x1b[2J\nb", 1, 1)}).find("  a\\x1b[2J\\nb\n"), std::string::npos);
+  EXPECT_NE(render_calls_json({row("a\"\n", 1, 1)}).find(R"({"event":"a\"\u000a",)"), std::string::npos);
+}
+
+TEST(Calls, JsonIsAnArray) {
+  EXPECT_EQ(render_calls_json({}), "[]\n");
+  CallSummary odd = row("f", 2, 5000);
+  odd.self_ns.reset();
+  EXPECT_EQ(render_calls_json({odd}),
+            "[\n "
+            "{\"event\":\"f\",\"place\":\"/bin/"
+            "x:0x10\",\"calls\":2,\"returns\":2,\"abandoned\":0,\"unfollowed\":0,\"untimed\":0,"
+            "\"total_ns\":5000,\"self_ns\":null,\"mean_ns\":2500,\"p50_ns\":2500,\"p90_ns\":2500,\"p99_ns\":2500,\"max_"
+            "ns\":2500}\n]\n");
+}
+
+TEST(Calls, TimesHaveThreeDigits) {
+  const std::pair<std::uint64_t, const char*> rows[] = {{0, "0 ns"},
+                                                        {999, "999 ns"},
+                                                        {1000, "1.00 us"},
+                                                        {9994, "9.99 us"},
+                                                        {9996, "10.0 us"},
+                                                        {99'940, "99.9 us"},
+                                                        {99'960, "100 us"},
+                                                        {999'499, "999 us"},
+                                                        {999'500, "1.00 ms"},
+                                                        {1'234'567'890, "1.23 s"},
+                                                        {123'456'789'012'345, "123457 s"}};
+  for (const auto& [time, expected] : rows)
+    EXPECT_NE(render_calls({row("f", 1, time)}).find(std::string("  ") + expected + "  "), std::string::npos) << time;
+}
+
+TEST(Calls, DefinitionsThatSumUpFollowTheOthersOrReplaceThem) {
+  Definitions both{{{.text = "p:a /x:f %di", .default_object = "/x", .triggers = {"traceoff"}}}, {"-p"}};
+  Definitions alone = both;
+  add_sums(both, true);
+  ASSERT_EQ(both.list.size(), 2U);
+  EXPECT_FALSE(both.list[0].sums_calls);
+  EXPECT_TRUE(both.list[1].sums_calls && both.list[1].triggers.empty());
+  EXPECT_EQ(both.places, (std::vector<std::string>{"-p", "-p"}));
+  add_sums(alone, false);
+  ASSERT_EQ(alone.list.size(), 1U);
+  EXPECT_TRUE(alone.list[0].sums_calls);
+  EXPECT_EQ(alone.list[0].default_object, "/x");
+  EXPECT_EQ(alone.list[0].triggers.size(), 1U);
+}
+
+}  // namespace
+}  // namespace uprobe::cli
