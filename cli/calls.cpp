@@ -69,6 +69,24 @@ std::string notes_on(const std::vector<CallSummary>& rows) {
   return text;
 }
 
+std::uint64_t sort_key(const CallSummary& row, CallOrder order) {
+  switch (order) {
+    case CallOrder::calls:
+      return row.calls;
+    case CallOrder::self:
+      return row.self_ns.value_or(0);
+    case CallOrder::mean:
+      return row.mean_ns;
+    case CallOrder::p99:
+      return row.p99_ns;
+    case CallOrder::longest:
+      return row.max_ns;
+    case CallOrder::total:
+      break;
+  }
+  return row.total_ns;
+}
+
 bool was_called(const CallSummary& row) { return row.calls != 0; }
 
 }  // namespace
@@ -86,6 +104,7 @@ Status settle_calls(const Options& options) {
   if (options.mode != Mode::trace && options.mode != Mode::dry_run)
     return usage(option + " sums up the calls of a program that runs");
   if (options.strict) return usage(option + " does not go with --strict, which has the kernel's language alone");
+  if (options.top && options.daemonize) return usage("--top needs the terminal, and -D leaves it to the program");
   if (options.daemonize && options.summary_file.empty())
     return usage("with -D the table of " + option + " needs a file", "--summary-file=FILE");
   if (records_calls(options)) return ok();
@@ -114,11 +133,11 @@ void add_sums(Definitions& definitions, bool keeps_others) {
   std::move(sums.places.begin(), sums.places.end(), std::back_inserter(definitions.places));
 }
 
-std::string render_calls(std::vector<CallSummary> calls) {
+std::string render_calls(std::vector<CallSummary> calls, CallOrder order) {
   const auto never = std::stable_partition(calls.begin(), calls.end(), was_called);
   const auto unreached = static_cast<std::size_t>(calls.end() - never);
   calls.erase(never, calls.end());
-  std::ranges::stable_sort(calls, std::greater(), &CallSummary::total_ns);
+  std::ranges::stable_sort(calls, std::greater(), [&](const CallSummary& call) { return sort_key(call, order); });
   std::vector<Cells> rows;
   std::vector<std::size_t> widths;
   widths.reserve(kColumns.size());

@@ -21,8 +21,10 @@ Status settle_calls(const Options& options);
 // The definitions that sum up take the place of the others, or follow them.
 void add_sums(Definitions& definitions, bool keeps_others);
 
-// 1,234 ns, 12.3 us, ...: sorted by the total, columns aligned, one line about functions that were never called.
-std::string render_calls(std::vector<CallSummary> calls);
+enum class CallOrder { total, calls, self, mean, p99, longest };
+
+// 1,234 ns, 12.3 us, ...: the largest first, columns aligned, one line about functions that were never called.
+std::string render_calls(std::vector<CallSummary> calls, CallOrder order = CallOrder::total);
 // A JSON array of objects, one line each, and a newline.
 std::string render_calls_json(const std::vector<CallSummary>& calls);
 

@@ -89,6 +89,8 @@ Output:
                             of -p and -r after the run: calls, returns, total
                             and own time, mean, percentiles
   -C, --summary-too         the trace, and then the table
+      --top                 the table on the terminal, each second; with -P keys
+                            choose the column that it is sorted by, and q ends
       --summary-file=FILE   the table goes to FILE (- = standard output); with
                             --json as an array of objects
       --profile             after the trace, one line per probe, as in

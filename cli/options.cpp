@@ -254,6 +254,7 @@ constexpr std::array kRows = {
     Row{0, "clear", no_argument, "", [](Options& o, Text) { return add_command(o, CommandKind::clear); }},
     Row{'c', "summary", no_argument, "", [](Options& o, Text) { return o.calls = CallSums::alone, ok(); }},
     Row{'C', "summary-too", no_argument, "", [](Options& o, Text) { return o.calls = CallSums::too, ok(); }},
+    Row{0, "top", no_argument, "", [](Options& o, Text) { return o.top = true, o.calls = CallSums::alone, ok(); }},
     Row{0, "summary-file", required_argument, "FILE", [](Options& o, Text v) { return set_name(o.summary_file, v); }},
     Row{0, "raw-strings", no_argument, "", [](Options& o, Text) { return o.raw_strings = true, ok(); }},
     Row{'q', "quiet", no_argument, "", [](Options& o, Text) { return o.quiet = true, ok(); }},

@@ -87,6 +87,7 @@ struct Options {
   std::string format = "text";             // --format
   bool no_header = false;
   CallSums calls = CallSums::none;
+  bool top = false;          // --top
   std::string summary_file;        // of the table of calls; empty: standard error
   std::string record;              // --record: takes the place of `output`; empty: none
   std::uint64_t record_limit = 0;  // --limit; 0: none

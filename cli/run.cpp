@@ -25,6 +25,7 @@
 #include "cli/skip_refused.h"
 #include "cli/summary.h"
 #include "cli/text.h"
+#include "cli/top.h"
 #include "cli/version.h"
 #include "engine/base/process_paths.h"
 
@@ -301,11 +302,14 @@ Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
     signals.no_program();
     if (!call.options.quiet) tell_first_ended(call, others);
   };
+  std::optional<TopView> top;
+  if (call.options.top) top.emplace(call.streams, attaches(call.options));
   options.detach_requested = [&] {
     sink.flush();
     report_failure(call, sink);
     signals.wait_for_launcher();
-    return signals.detach_requested();
+    const bool has_ended = top && top->look([&] { return call.engine.calls(); });
+    return has_ended || signals.detach_requested();
   };
   return call.engine.run(options, [&](std::string_view lines) {
     const int err = sink.write(lines);
@@ -487,6 +491,8 @@ Outcome attach(const Call& call) {
 }
 
 Outcome trace(const Call& call) {
+  if (call.options.top)
+    if (const Status shown = TopView::check(call.streams); !shown) return fail(call, shown.error());
   if (attaches(call.options)) return attach(call);
   const Result<std::string> program = call.engine.find_program(call.options.program[0]);
   if (!program) return fail(call, program.error(), exit_code_of_launch(program.error()));

@@ -2,7 +2,10 @@
 // The table of -c as text and as JSON.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "cli/calls.h"
+#include "cli/top.h"
 
 namespace uprobe::cli {
 namespace {
@@ -67,6 +70,22 @@ TEST(Calls, TimesHaveThreeDigits) {
                                                         {123'456'789'012'345, "123457 s"}};
   for (const auto& [time, expected] : rows)
     EXPECT_NE(render_calls({row("f", 1, time)}).find(std::string("  ") + expected + "  "), std::string::npos) << time;
+}
+
+TEST(Calls, AScreenHasItsLinesAndColumnsAlone) {
+  std::vector<CallSummary> many;
+  for (int i = 0; i < 50; ++i)
+    many.push_back(row(i % 2 == 0 ? "even" : "odd", static_cast<std::uint64_t>(i + 1), 1000));
+  const std::string screen = top_screen(many, CallOrder::calls, 10, 40);
+  EXPECT_EQ(std::count(screen.begin(), screen.end(), '\n'), 9);
+  EXPECT_EQ(screen.substr(0, 14), "calls by calls");
+  EXPECT_NE(screen.find("\n   50       50"), std::string::npos) << screen;
+  for (std::size_t at = 0, end = 0; at < screen.size(); at = end + 1) {
+    end = std::min(screen.find('\n', at), screen.size());
+    EXPECT_LE(end - at, 40U);
+  }
+  EXPECT_EQ(order_of_key('x'), CallOrder::longest);
+  EXPECT_EQ(order_of_key('?'), std::nullopt);
 }
 
 TEST(Calls, DefinitionsThatSumUpFollowTheOthersOrReplaceThem) {

@@ -3,7 +3,9 @@
 import json
 import os
 import re
+import select
 import subprocess
+import termios
 
 import harness
 
@@ -130,6 +132,46 @@ class Tables(Summed):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stderr.decode(), r"(?s)  spins\n1 function never called\n")
         self.assertIsNone(process.poll())
+
+
+class Live(Summed):
+    def test_top(self):
+        """On a terminal: it draws, sorts by a key, ends by another one, and leaves terminal and process as they were."""
+        process = subprocess.Popen([self.program, "spin", "1000000"], stdout=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        outer, inner = os.openpty()
+        self.addCleanup(os.close, outer)
+        before = termios.tcgetattr(inner)
+        tool = subprocess.Popen([*harness.tracer("--top"), "-P", str(process.pid), "-p", f"{self.program}:spins"],
+                                stdin=inner, stdout=inner, stderr=subprocess.PIPE)
+        shown = self.read_until(tool, outer, b"  spins")
+        self.assertIn(b"calls by total", shown)
+        os.write(outer, b"x")
+        self.read_until(tool, outer, b"calls by max")
+        os.write(outer, b"q")
+        self.read_until(tool, outer, b"\x1b[?1049l")
+        stderr = tool.communicate(timeout=harness.TIMEOUT)[1]
+        self.assertEqual(tool.returncode, 0, stderr)
+        self.assertRegex(stderr, rb"(?s)  spins\n")
+        self.assertEqual(termios.tcgetattr(inner), before)
+        os.close(inner)
+        self.assertIsNone(process.poll())
+
+    def read_until(self, tool, terminal, text):
+        seen = b""
+        while text not in seen:
+            is_over = tool.poll() is not None
+            if select.select([terminal], [], [], 0.1)[0]:
+                seen += os.read(terminal, 65536)
+            elif is_over:
+                self.fail((seen, tool.stderr.read()))
+        return seen
+
+    def test_no_terminal(self):
+        done = harness.run([*harness.tracer("--top"), "-p", f"{self.program}:outer", "--", self.program, "nest", "1"])
+        self.assertEqual((done.returncode, done.stdout), (125, b""))
+        self.assertIn(b"--top: standard output is no terminal", done.stderr)
 
 
 class Refusals(Summed):
