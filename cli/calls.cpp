@@ -108,6 +108,7 @@ Status settle_calls(const Options& options) {
   if (options.daemonize && options.summary_file.empty())
     return usage("with -D the table of " + option + " needs a file", "--summary-file=FILE");
   if (records_calls(options)) return ok();
+  if (options.stacks) return usage("-c records nothing, and -k is for records", "-C does both");
   if (!options.record.empty()) return usage("-c records nothing, and --record would be empty", "-C does both");
   if (!options.output.empty())
     return usage("-c records nothing, and -o is for records", "--summary-file=FILE, or -C for both");

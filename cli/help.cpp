@@ -32,6 +32,8 @@ Probes:
                             hist:keys=FIELD[,...][:vals=...][:sort=...][:size=N]
                             counts, and prints a table after the trace
                             (repeatable)
+  -k, --stack               record the stack at every hit, as
+                            --trigger=stacktrace after each -p
       --disabled            a trigger has to enable the events of the -p before
                             it; until then they record nothing
   -x, --exec=FILE           the object of later definitions that name none

@@ -182,6 +182,7 @@ constexpr std::array kRows = {
     Row{'F', "function", required_argument, "PROTO", add_function},
     Row{0, "filter", required_argument, "EXPR", set_filter},
     Row{0, "trigger", required_argument, "ACT", add_trigger},
+    Row{'k', "stack", no_argument, "", [](Options& o, Text) { return o.stacks = true, ok(); }},
     Row{0, "disabled", no_argument, "", set_disabled},
     Row{'x', "exec", required_argument, "FILE", [](Options& o, Text v) { return set_name(o.object, v); }},
     Row{'P', "pid", required_argument, "PID[,PID]...", add_pids},

@@ -86,6 +86,7 @@ struct Options {
   bool short_lines = false;                // --style=short
   std::string format = "text";             // --format
   bool no_header = false;
+  bool stacks = false;  // -k
   CallSums calls = CallSums::none;
   bool top = false;          // --top
   std::string summary_file;        // of the table of calls; empty: standard error

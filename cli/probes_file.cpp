@@ -73,6 +73,12 @@ Result<Definitions> gather_writes(const std::vector<ProbeSource>& sources, int s
   return result;
 }
 
+void add_stacks(Definitions& definitions) {
+  const auto is_stack = [](const std::string& trigger) { return trigger.starts_with("stacktrace"); };
+  for (Definition& one : definitions.list)
+    if (std::none_of(one.triggers.begin(), one.triggers.end(), is_stack)) one.triggers.emplace_back("stacktrace");
+}
+
 Result<Definitions> gather_definitions(const std::vector<ProbeSource>& sources, int standard_input) {
   Definitions result;
   for (const ProbeSource& source : sources) {

@@ -18,6 +18,9 @@ struct Definitions {
 // The complete text of each source, as one write to uprobe_events; places: "-p", "probes.txt".
 Result<Definitions> gather_writes(const std::vector<ProbeSource>& sources, int standard_input);
 
+// The hits of all definitions record their stacks.
+void add_stacks(Definitions& definitions);
+
 // `standard_input`: the descriptor that "-i -" reads. Skips blank lines and comment lines.
 Result<Definitions> gather_definitions(const std::vector<ProbeSource>& sources, int standard_input);
 

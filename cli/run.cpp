@@ -171,6 +171,7 @@ bool prepare(const Call& call) {
     call.diagnostics.error(definitions.error());
     return false;
   }
+  if (call.options.stacks) add_stacks(*definitions);
   if (sums_calls(call.options)) add_sums(*definitions, records_calls(call.options));
   SessionOptions options;
   options.definitions = definitions->list;

@@ -103,5 +103,13 @@ TEST(Calls, DefinitionsThatSumUpFollowTheOthersOrReplaceThem) {
   EXPECT_EQ(alone.list[0].triggers.size(), 1U);
 }
 
+TEST(Stacks, EachDefinitionHasOneTriggerForThem) {
+  Definitions all{{{.text = "malloc"}, {.text = "free", .triggers = {"stacktrace if n > 3", "traceoff"}}},
+                  {"-p", "-p"}};
+  add_stacks(all);
+  EXPECT_EQ(all.list[0].triggers, std::vector<std::string>{"stacktrace"});
+  EXPECT_EQ(all.list[1].triggers.size(), 2U);
+}
+
 }  // namespace
 }  // namespace uprobe::cli
