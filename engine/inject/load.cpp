@@ -18,6 +18,7 @@
 
 #include "arch/abi/address_space.h"
 #include "arch/abi/processor.h"
+#include "engine/inject/memory_room.h"
 #include "engine/inject/seccomp.h"
 #include "engine/process/fd_transfer.h"
 #include "engine/process/task_number.h"
@@ -40,6 +41,12 @@ Result<std::uint64_t> checked_call(Target& target, const std::string& what, long
   return static_cast<std::uint64_t>(*result);
 }
 
+// A kernel that does not know the advice does without it.
+Status advise(Target& target, Addr at, std::uint64_t bytes, std::uint64_t advice) {
+  auto advised = target.system_call(SYS_madvise, {at.value, bytes, advice, 0, 0, 0});
+  return advised ? ok() : Status(advised.error());
+}
+
 // The mappings of one file.
 Status map_file(Target& target, Addr scratch, Addr base, std::span<const trace::MapStep> steps) {
   auto fd = pass_file(target, scratch, steps.front().fd);
@@ -56,14 +63,25 @@ Status map_file(Target& target, Addr scratch, Addr base, std::span<const trace::
   return done ? check_mapped(target, ranges, steps.front().fd) : done;
 }
 
+// Core files of the target are without the rings, whose pages would be allocated for it.
+Status map_live_part(Target& target, Addr scratch, Addr base, std::span<const trace::MapStep> steps) {
+  RETURN_IF_ERROR(map_file(target, scratch, base, steps));
+  const Addr begin = base + steps.front().offset, end = base + steps.back().offset + steps.back().length;
+  return advise(target, begin, end - begin, MADV_DONTDUMP);
+}
+
 // Private, and empty in a child of fork. (A kernel before 4.14 copies it, into a child in which no thread waits for an answer.)
 Status map_mailbox(Target& target, Addr at) {
   auto made = target::map_memory(target, at, shared::kMailboxBytes, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
                                  -1, 0, "the mailbox");
   if (!made) return made.error();
-  constexpr std::uint64_t kWipeOnFork = 18;
-  auto advised = target.system_call(SYS_madvise, {at.value, shared::kMailboxBytes, kWipeOnFork, 0, 0, 0});
-  return advised ? ok() : Status(advised.error());
+  return advise(target, at, shared::kMailboxBytes, MADV_WIPEONFORK);
+}
+
+// The rings' pages are the target's own memory once it touches them first. Where that could bring it near a limit, the tool
+// allocates them.
+Status keep_memory_free(pid_t pid, trace::LiveArea& live) {
+  return live.is_allocated() || has_memory_for(pid, live.ring_bytes()) ? ok() : live.allocate();
 }
 
 // Far from all code: rings may be gigabytes, and displaced copies need the room within 2 GiB of code. A random address, which
@@ -86,7 +104,7 @@ Result<Addr> map_area(Target& target, MappedMemory& mapped, Addr scratch, const 
   const std::vector<trace::MapStep> steps = area.map_steps(part);
   const std::span all(steps);
   RETURN_IF_ERROR(map_file(target, scratch, base, all.first(1)));
-  RETURN_IF_ERROR(map_file(target, scratch, base, all.subspan(1)));
+  RETURN_IF_ERROR(map_live_part(target, scratch, base, all.subspan(1)));
   return base;
 }
 
@@ -144,6 +162,7 @@ bool is_data(Target& target, Addr at) {
 
 Result<Addr> place_area(Target& target, const trace::Area& area, std::size_t part) {
   RETURN_IF_ERROR(check_room(target.pid(), area));
+  RETURN_IF_ERROR(keep_memory_free(target.pid(), area.live(part)));
   MappedMemory scratch_memory(target), mapped(target);
   auto scratch = scratch_memory.map_scratch();
   if (!scratch) return scratch.error();
@@ -153,11 +172,12 @@ Result<Addr> place_area(Target& target, const trace::Area& area, std::size_t par
 }
 
 Status replace_part(Target& target, Addr base, const trace::Area& area, std::size_t part) {
+  RETURN_IF_ERROR(keep_memory_free(target.pid(), area.live(part)));
   MappedMemory scratch_memory(target);
   auto scratch = scratch_memory.map_scratch();
   if (!scratch) return scratch.error();
   const std::vector<trace::MapStep> steps = area.map_steps(part);
-  return map_file(target, *scratch, base, std::span(steps).subspan(1));
+  return map_live_part(target, *scratch, base, std::span(steps).subspan(1));
 }
 
 Status cover_part(Target& target, Addr base, const trace::Area& area) {
