@@ -145,30 +145,78 @@ Status check_room(pid_t pid, const trace::Area& area) {
                .help = "choose smaller buffers"};
 }
 
-std::uint64_t end_of_stack(Target& target) {
+std::uint64_t end_of_stack(const std::vector<target::Mapping>& maps) {
+  const auto found = std::ranges::find(maps, "[stack]", &target::Mapping::path);
+  return found == maps.end() ? 0 : found->end.value;
+}
+
+bool is_data(const std::vector<target::Mapping>& maps, Addr at) {
+  const target::Mapping* m = target::mapping_at(maps, at);
+  return m != nullptr && m->readable && !m->executable;
+}
+
+Result<Addr> place_area_by(Target& target, Addr scratch, const trace::Area& area, std::size_t part) {
+  RETURN_IF_ERROR(check_room(target.pid(), area));
+  RETURN_IF_ERROR(keep_memory_free(target.pid(), area.live(part)));
+  MappedMemory mapped(target);
+  auto base = map_area(target, mapped, scratch, area, part);
+  if (base) mapped.keep();
+  return base;
+}
+
+Result<Block> place_block_by(Target& target, Addr scratch, const MappedAgent& agent, const trace::Area& area,
+                             std::size_t points, std::uint64_t blocked, std::size_t part) {
+  auto area_base = place_area_by(target, scratch, area, part);
+  if (!area_base) return area_base.error();
+  MappedMemory mapped(target);
+  auto place = mapped.map(Block::bytes_for(points), kReadWrite, MAP_NORESERVE, "the process block");
+  auto block = place ? Block::create(target, *place, points) : Result<Block>(place.error());
+  if (!block) {
+    const std::uint64_t first = area_base->value - shared::kMailboxBytes;
+    static_cast<void>(target.system_call(SYS_munmap, {first, shared::kMailboxBytes + area.span_bytes(), 0, 0, 0, 0}));
+    return block.error();
+  }
+  mapped.keep();
+  block->head().agent_base = agent.base.value;
+  block->head().agent_text = agent.place(agent.header.text).value;
+  block->head().agent_text_end = agent.place(agent.header.text_end).value;
+  block->head().jump_entry = agent.place(agent.header.jump_entry).value;
+  block->head().sessions[0].area = area_base->value;
+  block->head().session_count = 1;
   const auto maps = target.maps();
-  if (!maps) return 0;
-  const auto found = std::ranges::find(*maps, "[stack]", &target::Mapping::path);
-  return found == maps->end() ? 0 : found->end.value;
+  if (!maps) return maps.error();
+  block->head().stack_end = end_of_stack(*maps);
+  if (arch::has_thread_pointer_instruction()) block->head().flags |= shared::kBlockReadsThreadPointer;
+  if (is_data(*maps, agent.place(agent.header.visible_restorer))) block->head().flags |= shared::kBlockLeadsBack;
+  block->head().flags |= may_be_killed_for_calls(target.pid()) ? shared::kBlockFiltered : shared::kBlockFiltersKnown;
+  name_process(block->head(), target.pid());
+  block->head().start_blocked = blocked & shared::kOurSignals;
+  RETURN_IF_ERROR(block->write_head(target));
+  const Addr slot = agent.place(agent.header.block_slot);
+  RETURN_IF_ERROR(target.write(slot, &place->value, sizeof place->value));
+  return block;
+}
+
+Result<Block> install_agent_by(Target& target, Addr scratch, const MappedAgent& agent, const trace::Area& area,
+                               std::size_t points, std::uint64_t blocked, std::size_t part) {
+  auto block = place_block_by(target, scratch, agent, area, points, blocked, part);
+  if (!block) return block;
+  RETURN_IF_ERROR(install_handlers(target, agent, scratch, *block));
+  RETURN_IF_ERROR(block->write_agent_part(target));
+  return block;
 }
 
 }  // namespace
 
 bool is_data(Target& target, Addr at) {
   const auto maps = target.maps();
-  const target::Mapping* m = maps ? target::mapping_at(*maps, at) : nullptr;
-  return m != nullptr && m->readable && !m->executable;
+  return maps && is_data(*maps, at);
 }
 
 Result<Addr> place_area(Target& target, const trace::Area& area, std::size_t part) {
-  RETURN_IF_ERROR(check_room(target.pid(), area));
-  RETURN_IF_ERROR(keep_memory_free(target.pid(), area.live(part)));
-  MappedMemory scratch_memory(target), mapped(target);
+  MappedMemory scratch_memory(target);
   auto scratch = scratch_memory.map_scratch();
-  if (!scratch) return scratch.error();
-  auto base = map_area(target, mapped, *scratch, area, part);
-  if (base) mapped.keep();
-  return base;
+  return scratch ? place_area_by(target, *scratch, area, part) : scratch;
 }
 
 Status replace_part(Target& target, Addr base, const trace::Area& area, std::size_t part) {
@@ -190,45 +238,18 @@ Status cover_part(Target& target, Addr base, const trace::Area& area) {
 
 Result<Block> place_block(Target& target, const MappedAgent& agent, const trace::Area& area, std::size_t points,
                           std::uint64_t blocked, std::size_t part) {
-  auto area_base = place_area(target, area, part);
-  if (!area_base) return area_base.error();
-  MappedMemory mapped(target);
-  auto place = mapped.map(Block::bytes_for(points), kReadWrite, MAP_NORESERVE, "the process block");
-  auto block = place ? Block::create(target, *place, points) : Result<Block>(place.error());
-  if (!block) {
-    const std::uint64_t first = area_base->value - shared::kMailboxBytes;
-    static_cast<void>(target.system_call(SYS_munmap, {first, shared::kMailboxBytes + area.span_bytes(), 0, 0, 0, 0}));
-    return block.error();
-  }
-  mapped.keep();
-  block->head().agent_base = agent.base.value;
-  block->head().agent_text = agent.place(agent.header.text).value;
-  block->head().agent_text_end = agent.place(agent.header.text_end).value;
-  block->head().jump_entry = agent.place(agent.header.jump_entry).value;
-  block->head().sessions[0].area = area_base->value;
-  block->head().session_count = 1;
-  block->head().stack_end = end_of_stack(target);
-  if (arch::has_thread_pointer_instruction()) block->head().flags |= shared::kBlockReadsThreadPointer;
-  if (is_data(target, agent.place(agent.header.visible_restorer))) block->head().flags |= shared::kBlockLeadsBack;
-  block->head().flags |= may_be_killed_for_calls(target.pid()) ? shared::kBlockFiltered : shared::kBlockFiltersKnown;
-  name_process(block->head(), target.pid());
-  block->head().start_blocked = blocked & shared::kOurSignals;
-  RETURN_IF_ERROR(block->write_head(target));
-  const Addr slot = agent.place(agent.header.block_slot);
-  RETURN_IF_ERROR(target.write(slot, &place->value, sizeof place->value));
-  return block;
+  MappedMemory scratch_memory(target);
+  auto scratch = scratch_memory.map_scratch();
+  if (!scratch) return scratch.error();
+  return place_block_by(target, *scratch, agent, area, points, blocked, part);
 }
 
 Result<Block> install_agent(Target& target, const MappedAgent& agent, const trace::Area& area, std::size_t points,
                             std::uint64_t blocked, std::size_t part) {
-  auto block = place_block(target, agent, area, points, blocked, part);
-  if (!block) return block;
   MappedMemory scratch_memory(target);
   auto scratch = scratch_memory.map_scratch();
   if (!scratch) return scratch.error();
-  RETURN_IF_ERROR(install_handlers(target, agent, *scratch, *block));
-  RETURN_IF_ERROR(block->write_agent_part(target));
-  return block;
+  return install_agent_by(target, *scratch, agent, area, points, blocked, part);
 }
 
 Status uninstall_handlers(Target& target, Block& block) {
@@ -254,7 +275,7 @@ Result<Block> load_agent(PtraceTarget& target, const AgentImage& agent, const tr
   auto base = agent.map_into(target, *scratch, kScratchBytes);
   if (!base) return base.error();
   const std::uint64_t blocked = target.signal_mask();
-  auto block = install_agent(target, agent.mapped_at(*base), area, points, blocked, part);
+  auto block = install_agent_by(target, *scratch, agent.mapped_at(*base), area, points, blocked, part);
   if (!block) {
     agent.unmap_from(target, *base);
     return block.error();

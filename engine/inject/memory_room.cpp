@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <limits>
+#include <mutex>
 
 #include "engine/base/fd.h"
 #include "engine/base/procfs.h"
@@ -63,6 +65,35 @@ bool promises_more_than_it_has() {
   return text && (text->starts_with('0') || text->starts_with('1'));
 }
 
+// A group that had room has it for a while: programs that start many processes are asked about rarely.
+class LastAnswer {
+ public:
+  bool holds(const std::string& group, std::uint64_t wanted) {
+    const std::lock_guard lock(lock_);
+    return group == group_ && wanted <= wanted_ && Clock::now() < end_;
+  }
+  void keep(const std::string& group, std::uint64_t wanted) {
+    const std::lock_guard lock(lock_);
+    group_ = group, wanted_ = wanted, end_ = Clock::now() + kWhile;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds kWhile{1};
+  std::mutex lock_;
+  std::string group_;
+  std::uint64_t wanted_ = 0;
+  Clock::time_point end_{};
+};
+
+bool has_room(const std::string& proc_cgroup, std::uint64_t wanted) {
+  if (!promises_more_than_it_has() || left_on_machine() < wanted) return false;
+  const auto group = memory_group(proc_cgroup);
+  if (!group) return false;
+  const auto left = left_in(*group, group->is_first_version ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup");
+  return !left || *left >= wanted;
+}
+
 }  // namespace
 
 // "0::/path" is the hierarchy of version 2, "N:memory:/path" that of version 1, which has the memory where both are there.
@@ -98,14 +129,14 @@ std::optional<std::uint64_t> left_in(const MemoryGroup& group, const std::string
 }
 
 bool has_memory_for(pid_t pid, std::uint64_t bytes) {
+  static LastAnswer last;
   const std::uint64_t wanted = bytes * kShare;
-  if (!promises_more_than_it_has() || left_on_machine() < wanted) return false;
-  const auto text = procfs::read(pid, "cgroup");
-  if (!text) return ::access("/proc/self/cgroup", F_OK) != 0;  // a kernel without cgroups
-  const auto group = memory_group(*text);
+  const auto group = procfs::read(pid, "cgroup");
   if (!group) return false;
-  const auto left = left_in(*group, group->is_first_version ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup");
-  return !left || *left >= wanted;
+  if (last.holds(*group, wanted)) return true;
+  const bool found = has_room(*group, wanted);
+  if (found) last.keep(*group, wanted);
+  return found;
 }
 
 }  // namespace uprobe::control
