@@ -17,7 +17,8 @@ void Armer::look_ahead(target::Target& target) {
     if (!version) continue;
     static_cast<void>(state_.own.in(target, m, *version));
     for (const FilePoints& file : state_.probes.files())
-      if (state_.jumps && file.file->identity() == version->identity && !has_changed(file, *version))
+      if (state_.jumps && has_probes(file) && file.file->identity() == version->identity &&
+          !has_changed(file, *version))
         static_cast<void>(state_.jumps->of(file));
   }
 }

@@ -60,7 +60,7 @@ void InternalPoints::add_unwinders(FilePoints& own) {
        {std::pair("_dl_find_object", PointRole::find_object), {"dl_iterate_phdr", PointRole::iterate_objects}}) {
     const auto symbol = own.file->find_any(name);
     const auto offset = symbol ? own.file->offset_of_address(symbol->address) : std::nullopt;
-    auto site = offset ? plan::site_at(own.file, *offset) : Result<plan::Site>(Error{});
+    auto site = offset ? plan::nameless_site_at(own.file, *offset) : Result<plan::Site>(Error{});
     if (!site) continue;
     own.points.push_back({.site = site.take(), .consumers = {}, .role = role});
     own.finds_objects = true;
@@ -92,7 +92,7 @@ const FilePoints& InternalPoints::in(const std::shared_ptr<const elf::ElfFile>& 
   if (!sites) notes_.insert(file->path() + ": its system calls are not followed: " + sites.error().text);
   for (const plan::SystemCallSite& any : sites ? *sites : std::vector<plan::SystemCallSite>()) {
     const plan::SystemCallSite found = beside_probes(*file, any);
-    auto site = plan::site_at(file, found.offset);
+    auto site = plan::nameless_site_at(file, found.offset);
     if (!site) continue;
     own.has_signal_return = own.has_signal_return || found.is_signal_return;
     own.points.push_back({.site = site.take(), .consumers = {}, .role = found.role});

@@ -108,7 +108,8 @@ Status MappingArming::arm_mapping() {
   const auto probed = std::find_if(files.begin(), files.end(), [&](const FilePoints& file) {
     return file.file->identity() == version->identity && !has_changed(file, *version);
   });
-  const plan::FileJumps* jumps = state_.jumps && probed != files.end() ? &state_.jumps->of(*probed) : nullptr;
+  const bool may_have_jumps = state_.jumps && probed != files.end() && has_probes(*probed);
+  const plan::FileJumps* jumps = may_have_jumps ? &state_.jumps->of(*probed) : nullptr;
   if (state_.probes.wants_stubs()) RETURN_IF_ERROR(process_.note_code(mapping_));
   if (own.fears_stubs) RETURN_IF_ERROR(process_.forbid_stubs(mapping_));
   if (!own.points.empty()) RETURN_IF_ERROR(arm_file(own, jumps));

@@ -24,6 +24,11 @@ std::optional<FileVersion> mapped_version(pid_t pid, const target::Mapping& m) {
   return name ? version_of(*name) : std::nullopt;
 }
 
+bool has_probes(const FilePoints& file) {
+  const auto is_probe = [](const PlannedPoint& point) { return point.role == shared::PointRole::probe; };
+  return !file.ifuncs.empty() || std::any_of(file.points.begin(), file.points.end(), is_probe);
+}
+
 bool has_changed(const FilePoints& file, const FileVersion& now) { return file.version && *file.version != now; }
 
 PlannedPoint& ProbeSet::point_for(plan::Site site) {

@@ -53,6 +53,10 @@ struct FilePoints {
   bool finds_objects = false;      // it has a place where unwinders look for objects, or loads a library that has one
 };
 
+// Whether any definition has a place there: else only the tool itself has points in the file, which need no jumps, and the flow of
+// its code is not asked for.
+bool has_probes(const FilePoints& file);
+
 // Whether it is another file, or has changed since it was read.
 bool has_changed(const FilePoints& file, const FileVersion& now);
 

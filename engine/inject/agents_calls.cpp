@@ -19,7 +19,7 @@ constexpr Argument kAny;
 constexpr std::uint64_t kNoFile = ~std::uint64_t{0}, kSetBytes = 8;
 constexpr std::uint64_t kHere = static_cast<std::uint64_t>(std::int64_t{AT_FDCWD});
 constexpr std::uint64_t kDataPages = PROT_READ | PROT_WRITE, kCodePages = PROT_READ | PROT_EXEC;
-constexpr std::uint64_t kAnonymous = MAP_PRIVATE | MAP_ANONYMOUS, kWipe = 18;
+constexpr std::uint64_t kAnonymous = MAP_PRIVATE | MAP_ANONYMOUS;
 
 constexpr NeededCall needed(NeededWhen when, std::string_view name, long number, Argument a = kAny, Argument b = kAny,
                             Argument c = kAny, Argument d = kAny, Argument e = kAny, Argument f = kAny) {
@@ -58,7 +58,8 @@ constexpr NeededCall kCalls[] = {
     needed(attaching, "munmap", SYS_munmap),
     needed(attaching, "mprotect", SYS_mprotect, kAny, kAny, PROT_READ),
     needed(attaching, "mprotect", SYS_mprotect, kAny, kAny, kCodePages),
-    needed(attaching, "madvise", SYS_madvise, kAny, kAny, kWipe),
+    needed(attaching, "madvise", SYS_madvise, kAny, kAny, MADV_WIPEONFORK),
+    needed(attaching, "madvise", SYS_madvise, kAny, kAny, MADV_DONTDUMP),
     // engine/process/fd_transfer.cpp
     needed(attaching, "openat", SYS_openat, kHere, kAny, O_RDONLY | O_CLOEXEC | O_NONBLOCK),
     needed(attaching, "openat", SYS_openat, kHere, kAny, O_RDONLY | O_CLOEXEC),

@@ -18,6 +18,7 @@
 
 #include "arch/abi/address_space.h"
 #include "arch/abi/processor.h"
+#include "engine/inject/memory_room.h"
 #include "engine/inject/seccomp.h"
 #include "engine/process/fd_transfer.h"
 #include "engine/process/task_number.h"
@@ -40,6 +41,12 @@ Result<std::uint64_t> checked_call(Target& target, const std::string& what, long
   return static_cast<std::uint64_t>(*result);
 }
 
+// A kernel that does not know the advice does without it.
+Status advise(Target& target, Addr at, std::uint64_t bytes, std::uint64_t advice) {
+  auto advised = target.system_call(SYS_madvise, {at.value, bytes, advice, 0, 0, 0});
+  return advised ? ok() : Status(advised.error());
+}
+
 // The mappings of one file.
 Status map_file(Target& target, Addr scratch, Addr base, std::span<const trace::MapStep> steps) {
   auto fd = pass_file(target, scratch, steps.front().fd);
@@ -56,14 +63,25 @@ Status map_file(Target& target, Addr scratch, Addr base, std::span<const trace::
   return done ? check_mapped(target, ranges, steps.front().fd) : done;
 }
 
+// Core files of the target are without the rings, whose pages would be allocated for it.
+Status map_live_part(Target& target, Addr scratch, Addr base, std::span<const trace::MapStep> steps) {
+  RETURN_IF_ERROR(map_file(target, scratch, base, steps));
+  const Addr begin = base + steps.front().offset, end = base + steps.back().offset + steps.back().length;
+  return advise(target, begin, end - begin, MADV_DONTDUMP);
+}
+
 // Private, and empty in a child of fork. (A kernel before 4.14 copies it, into a child in which no thread waits for an answer.)
 Status map_mailbox(Target& target, Addr at) {
   auto made = target::map_memory(target, at, shared::kMailboxBytes, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
                                  -1, 0, "the mailbox");
   if (!made) return made.error();
-  constexpr std::uint64_t kWipeOnFork = 18;
-  auto advised = target.system_call(SYS_madvise, {at.value, shared::kMailboxBytes, kWipeOnFork, 0, 0, 0});
-  return advised ? ok() : Status(advised.error());
+  return advise(target, at, shared::kMailboxBytes, MADV_WIPEONFORK);
+}
+
+// The rings' pages are the target's own memory once it touches them first. Where that could bring it near a limit, the tool
+// allocates them.
+Status keep_memory_free(pid_t pid, trace::LiveArea& live) {
+  return live.is_allocated() || has_memory_for(pid, live.ring_bytes()) ? ok() : live.allocate();
 }
 
 // Far from all code: rings may be gigabytes, and displaced copies need the room within 2 GiB of code. A random address, which
@@ -86,7 +104,7 @@ Result<Addr> map_area(Target& target, MappedMemory& mapped, Addr scratch, const 
   const std::vector<trace::MapStep> steps = area.map_steps(part);
   const std::span all(steps);
   RETURN_IF_ERROR(map_file(target, scratch, base, all.first(1)));
-  RETURN_IF_ERROR(map_file(target, scratch, base, all.subspan(1)));
+  RETURN_IF_ERROR(map_live_part(target, scratch, base, all.subspan(1)));
   return base;
 }
 
@@ -127,50 +145,28 @@ Status check_room(pid_t pid, const trace::Area& area) {
                .help = "choose smaller buffers"};
 }
 
-std::uint64_t end_of_stack(Target& target) {
-  const auto maps = target.maps();
-  if (!maps) return 0;
-  const auto found = std::ranges::find(*maps, "[stack]", &target::Mapping::path);
-  return found == maps->end() ? 0 : found->end.value;
+std::uint64_t end_of_stack(const std::vector<target::Mapping>& maps) {
+  const auto found = std::ranges::find(maps, "[stack]", &target::Mapping::path);
+  return found == maps.end() ? 0 : found->end.value;
 }
 
-}  // namespace
-
-bool is_data(Target& target, Addr at) {
-  const auto maps = target.maps();
-  const target::Mapping* m = maps ? target::mapping_at(*maps, at) : nullptr;
+bool is_data(const std::vector<target::Mapping>& maps, Addr at) {
+  const target::Mapping* m = target::mapping_at(maps, at);
   return m != nullptr && m->readable && !m->executable;
 }
 
-Result<Addr> place_area(Target& target, const trace::Area& area, std::size_t part) {
+Result<Addr> place_area_by(Target& target, Addr scratch, const trace::Area& area, std::size_t part) {
   RETURN_IF_ERROR(check_room(target.pid(), area));
-  MappedMemory scratch_memory(target), mapped(target);
-  auto scratch = scratch_memory.map_scratch();
-  if (!scratch) return scratch.error();
-  auto base = map_area(target, mapped, *scratch, area, part);
+  RETURN_IF_ERROR(keep_memory_free(target.pid(), area.live(part)));
+  MappedMemory mapped(target);
+  auto base = map_area(target, mapped, scratch, area, part);
   if (base) mapped.keep();
   return base;
 }
 
-Status replace_part(Target& target, Addr base, const trace::Area& area, std::size_t part) {
-  MappedMemory scratch_memory(target);
-  auto scratch = scratch_memory.map_scratch();
-  if (!scratch) return scratch.error();
-  const std::vector<trace::MapStep> steps = area.map_steps(part);
-  return map_file(target, *scratch, base, std::span(steps).subspan(1));
-}
-
-Status cover_part(Target& target, Addr base, const trace::Area& area) {
-  const std::uint64_t begin = area.map_steps().at(1).offset;
-  auto made = target::map_memory(target, base + begin, area.span_bytes() - begin, kReadWrite,
-                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0,
-                                 "memory in place of its records");
-  return made ? ok() : Status(made.error());
-}
-
-Result<Block> place_block(Target& target, const MappedAgent& agent, const trace::Area& area, std::size_t points,
-                          std::uint64_t blocked, std::size_t part) {
-  auto area_base = place_area(target, area, part);
+Result<Block> place_block_by(Target& target, Addr scratch, const MappedAgent& agent, const trace::Area& area,
+                             std::size_t points, std::uint64_t blocked, std::size_t part) {
+  auto area_base = place_area_by(target, scratch, area, part);
   if (!area_base) return area_base.error();
   MappedMemory mapped(target);
   auto place = mapped.map(Block::bytes_for(points), kReadWrite, MAP_NORESERVE, "the process block");
@@ -187,9 +183,11 @@ Result<Block> place_block(Target& target, const MappedAgent& agent, const trace:
   block->head().jump_entry = agent.place(agent.header.jump_entry).value;
   block->head().sessions[0].area = area_base->value;
   block->head().session_count = 1;
-  block->head().stack_end = end_of_stack(target);
+  const auto maps = target.maps();
+  if (!maps) return maps.error();
+  block->head().stack_end = end_of_stack(*maps);
   if (arch::has_thread_pointer_instruction()) block->head().flags |= shared::kBlockReadsThreadPointer;
-  if (is_data(target, agent.place(agent.header.visible_restorer))) block->head().flags |= shared::kBlockLeadsBack;
+  if (is_data(*maps, agent.place(agent.header.visible_restorer))) block->head().flags |= shared::kBlockLeadsBack;
   block->head().flags |= may_be_killed_for_calls(target.pid()) ? shared::kBlockFiltered : shared::kBlockFiltersKnown;
   name_process(block->head(), target.pid());
   block->head().start_blocked = blocked & shared::kOurSignals;
@@ -199,16 +197,59 @@ Result<Block> place_block(Target& target, const MappedAgent& agent, const trace:
   return block;
 }
 
-Result<Block> install_agent(Target& target, const MappedAgent& agent, const trace::Area& area, std::size_t points,
-                            std::uint64_t blocked, std::size_t part) {
-  auto block = place_block(target, agent, area, points, blocked, part);
+Result<Block> install_agent_by(Target& target, Addr scratch, const MappedAgent& agent, const trace::Area& area,
+                               std::size_t points, std::uint64_t blocked, std::size_t part) {
+  auto block = place_block_by(target, scratch, agent, area, points, blocked, part);
   if (!block) return block;
+  RETURN_IF_ERROR(install_handlers(target, agent, scratch, *block));
+  RETURN_IF_ERROR(block->write_agent_part(target));
+  return block;
+}
+
+}  // namespace
+
+bool is_data(Target& target, Addr at) {
+  const auto maps = target.maps();
+  return maps && is_data(*maps, at);
+}
+
+Result<Addr> place_area(Target& target, const trace::Area& area, std::size_t part) {
+  MappedMemory scratch_memory(target);
+  auto scratch = scratch_memory.map_scratch();
+  return scratch ? place_area_by(target, *scratch, area, part) : scratch;
+}
+
+Status replace_part(Target& target, Addr base, const trace::Area& area, std::size_t part) {
+  RETURN_IF_ERROR(keep_memory_free(target.pid(), area.live(part)));
   MappedMemory scratch_memory(target);
   auto scratch = scratch_memory.map_scratch();
   if (!scratch) return scratch.error();
-  RETURN_IF_ERROR(install_handlers(target, agent, *scratch, *block));
-  RETURN_IF_ERROR(block->write_agent_part(target));
-  return block;
+  const std::vector<trace::MapStep> steps = area.map_steps(part);
+  return map_live_part(target, *scratch, base, std::span(steps).subspan(1));
+}
+
+Status cover_part(Target& target, Addr base, const trace::Area& area) {
+  const std::uint64_t begin = area.map_steps().at(1).offset;
+  auto made = target::map_memory(target, base + begin, area.span_bytes() - begin, kReadWrite,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0,
+                                 "memory in place of its records");
+  return made ? ok() : Status(made.error());
+}
+
+Result<Block> place_block(Target& target, const MappedAgent& agent, const trace::Area& area, std::size_t points,
+                          std::uint64_t blocked, std::size_t part) {
+  MappedMemory scratch_memory(target);
+  auto scratch = scratch_memory.map_scratch();
+  if (!scratch) return scratch.error();
+  return place_block_by(target, *scratch, agent, area, points, blocked, part);
+}
+
+Result<Block> install_agent(Target& target, const MappedAgent& agent, const trace::Area& area, std::size_t points,
+                            std::uint64_t blocked, std::size_t part) {
+  MappedMemory scratch_memory(target);
+  auto scratch = scratch_memory.map_scratch();
+  if (!scratch) return scratch.error();
+  return install_agent_by(target, *scratch, agent, area, points, blocked, part);
 }
 
 Status uninstall_handlers(Target& target, Block& block) {
@@ -234,7 +275,7 @@ Result<Block> load_agent(PtraceTarget& target, const AgentImage& agent, const tr
   auto base = agent.map_into(target, *scratch, kScratchBytes);
   if (!base) return base.error();
   const std::uint64_t blocked = target.signal_mask();
-  auto block = install_agent(target, agent.mapped_at(*base), area, points, blocked, part);
+  auto block = install_agent_by(target, *scratch, agent.mapped_at(*base), area, points, blocked, part);
   if (!block) {
     agent.unmap_from(target, *base);
     return block.error();

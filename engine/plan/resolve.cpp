@@ -164,6 +164,12 @@ std::string place_of_2009(const std::string& symbol, std::uint64_t address) {
 }
 
 Result<Site> site_at(std::shared_ptr<const elf::ElfFile> file, std::uint64_t offset) {
+  auto site = nameless_site_at(std::move(file), offset);
+  if (site) site->symbol = symbol_near(*site->file, site->address);
+  return site;
+}
+
+Result<Site> nameless_site_at(std::shared_ptr<const elf::ElfFile> file, std::uint64_t offset) {
   const auto address = file->address_of_offset(offset);
   if (!address || !file->is_executable_offset(offset))
     return Error{.code = Code::refused,
@@ -185,7 +191,6 @@ Result<Site> site_at(std::shared_ptr<const elf::ElfFile> file, std::uint64_t off
   site.offset = offset;
   site.address = *address;
   site.insn.assign(code.begin(), code.begin() + insn->length);
-  site.symbol = symbol_near(*file, *address);
   site.file = std::move(file);
   return site;
 }

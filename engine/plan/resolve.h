@@ -73,6 +73,8 @@ Result<Site> resolve(const spec::ProbeSpec& spec, FileCache& files, FlowCache& f
 
 // The site at a file offset that is known to be the start of an instruction (an IFUNC's choice, a hook of our own).
 Result<Site> site_at(std::shared_ptr<const elf::ElfFile> file, std::uint64_t offset);
+// The same without its symbol, for which all names of the file are read and sorted.
+Result<Site> nameless_site_at(std::shared_ptr<const elf::ElfFile> file, std::uint64_t offset);
 
 // "name+0x4" for a link-time address, empty if no symbol is near.
 std::string symbol_near(const elf::ElfFile& file, std::uint64_t address);

@@ -46,12 +46,12 @@ Status check_agent(const shared::AgentHeader& header, const std::string& where) 
 }
 
 Result<AgentImage> AgentImage::open(const std::string& path) {
-  auto file = elf::ElfFile::open(path);
-  if (!file) return file.error();
+  auto opened = elf::ElfFile::open(path);
+  if (!opened) return opened.error();
   AgentImage image;
   image.path_ = path;
-  image.identity_ = file->identity();
-  image.bytes_.assign(file->bytes().begin(), file->bytes().end());
+  image.file_ = std::make_shared<const elf::ElfFile>(opened.take());
+  const elf::ElfFile* const file = image.file_.get();
   for (const elf::Segment& s : file->segments()) {
     // Every segment of the agent is readable.
     const int protection = PROT_READ | (s.writable ? PROT_WRITE : 0) | (s.executable ? PROT_EXEC : 0);
@@ -60,8 +60,8 @@ Result<AgentImage> AgentImage::open(const std::string& path) {
   }
   const auto symbol = file->find_any("uprobe_agent");
   const auto offset = symbol ? file->offset_of_address(symbol->address) : std::nullopt;
-  if (!offset || *offset + sizeof image.header_ > image.bytes_.size()) return not_an_agent(path);
-  std::memcpy(&image.header_, image.bytes_.data() + *offset, sizeof image.header_);
+  if (!offset || *offset + sizeof image.header_ > file->bytes().size()) return not_an_agent(path);
+  std::memcpy(&image.header_, file->bytes().data() + *offset, sizeof image.header_);
   image.header_address_ = symbol->address;
   RETURN_IF_ERROR(check_agent(image.header_, path));
   return image;
@@ -72,7 +72,8 @@ Result<Fd> AgentImage::same_file() const {
   Fd file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0) return system_error("open " + path_, errno);
-  return elf::Identity{status.st_dev, status.st_ino} == identity_ ? Result<Fd>(std::move(file)) : changed(path_);
+  return elf::Identity{status.st_dev, status.st_ino} == file_->identity() ? Result<Fd>(std::move(file))
+                                                                          : changed(path_);
 }
 
 // Sealed: no process that has it open can write to it.
@@ -80,7 +81,7 @@ Result<Fd> AgentImage::sealed_copy() const {
   constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   Fd file(::memfd_create("libuprobe.so", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) return system_error("memfd_create", errno);
-  const int error = write_all(file.get(), bytes_.data(), bytes_.size());
+  const int error = write_all(file.get(), file_->bytes().data(), file_->bytes().size());
   if (error != 0) return system_error("writing the agent to a file in memory", error);
   if (::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) return system_error("sealing a file in memory", errno);
   return file;

@@ -2,6 +2,7 @@
 // The parts of libuprobe.so that the tool needs: its segments and its header.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -54,8 +55,7 @@ class AgentImage {
   Status add_zeros(target::Target& target, Addr base, const Segment& segment) const;
 
   std::string path_;
-  elf::Identity identity_;
-  std::string bytes_;
+  std::shared_ptr<const elf::ElfFile> file_;
   std::vector<Segment> segments_;
   std::uint64_t span_ = 0;
   shared::AgentHeader header_{};

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -13,6 +14,8 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <deque>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -139,8 +142,7 @@ std::string inode_of(pid_t pid, int number) {
   return at == std::string::npos ? "" : text->substr(at, text->find('\n', at) - at);
 }
 
-// A mapping of the file as the kernel prints it: on some file systems its device and inode are not stat's.
-Result<target::Mapping> as_mapped(int fd) {
+Result<target::Mapping> map_once(int fd) {
   constexpr std::size_t kOnePage = 4096;
   void* const page = ::mmap(nullptr, kOnePage, PROT_READ, MAP_PRIVATE, fd, 0);
   if (page == MAP_FAILED) return system_error("mmap of a file of the tool", errno);
@@ -154,6 +156,37 @@ Result<target::Mapping> as_mapped(int fd) {
       at == 0 ? std::vector<target::Mapping>() : target::parse_maps(text->substr(at, text->find('\n', at) - at));
   return maps.size() == 1 ? Result<target::Mapping>(maps[0]) : system_error("a mapping of the tool", ENOENT);
 }
+
+// The last files that were asked for. An open file keeps its inode.
+class MappedFiles {
+ public:
+  // A mapping of the file as the kernel prints it: on some file systems its device and inode are not stat's.
+  Result<target::Mapping> of(int fd) {
+    struct stat status {};
+    if (::fstat(fd, &status) != 0) return system_error("fstat of a file of the tool", errno);
+    const std::lock_guard lock(lock_);
+    const auto is_same = [&](const Known& known) {
+      return known.device == status.st_dev && known.inode == status.st_ino;
+    };
+    if (const auto found = std::ranges::find_if(known_, is_same); found != known_.end()) return found->mapping;
+    auto mapping = map_once(fd);
+    Fd held(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (mapping && held) known_.push_back({std::move(held), status.st_dev, status.st_ino, *mapping});
+    if (known_.size() > kMost) known_.pop_front();
+    return mapping;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 8;
+  struct Known {
+    Fd held;
+    dev_t device;
+    ino_t inode;
+    target::Mapping mapping;
+  };
+  std::mutex lock_;
+  std::deque<Known> known_;
+};
 
 bool is_mapped(const std::vector<target::Mapping>& maps, const MappedRange& range, const target::Mapping& file) {
   const Addr end = range.begin + range.bytes;
@@ -182,7 +215,8 @@ void close_in(Target& target, int number, int fd) {
 }
 
 Status check_mapped(Target& target, std::span<const MappedRange> ranges, int fd) {
-  const auto file = as_mapped(fd);
+  static MappedFiles files;
+  const auto file = files.of(fd);
   if (!file) return file.error();
   const auto maps = target.maps();
   if (!maps) return maps.error();

@@ -15,7 +15,6 @@
 #include "engine/base/procfs.h"
 #include "engine/process/block.h"
 #include "engine/shared/mailbox.h"
-#include "engine/target/process_list.h"
 
 namespace uprobe::control {
 
@@ -80,16 +79,17 @@ namespace {
 
 // Calls `look` for each process of any session, with its mappings.
 template <class Look>
-void each_in_session(Look look) {
+void each_in_session(const target::EarlierProcesses& earlier, Look look) {
   for (const auto& process : target::list_processes())
-    if (const std::string maps = maps_of(process.pid); shows_session(maps)) look(process.pid, target::parse_maps(maps));
+    if (const std::string maps = earlier.has(process) ? std::string() : maps_of(process.pid); shows_session(maps))
+      look(process.pid, target::parse_maps(maps));
 }
 
 }  // namespace
 
-std::vector<pid_t> processes_mapping(ino_t memfd) {
+std::vector<pid_t> processes_mapping(ino_t memfd, const target::EarlierProcesses& earlier) {
   std::vector<pid_t> found;
-  each_in_session([&](pid_t pid, const std::vector<target::Mapping>& maps) {
+  each_in_session(earlier, [&](pid_t pid, const std::vector<target::Mapping>& maps) {
     const auto is_of_it = [memfd](const target::Mapping& m) { return m.inode == memfd && is_session_area(m); };
     if (std::any_of(maps.begin(), maps.end(), is_of_it)) found.push_back(pid);
   });
@@ -98,7 +98,7 @@ std::vector<pid_t> processes_mapping(ino_t memfd) {
 
 std::vector<InSession> processes_in_sessions() {
   std::vector<InSession> found;
-  each_in_session([&](pid_t pid, const std::vector<target::Mapping>& maps) {
+  each_in_session({}, [&](pid_t pid, const std::vector<target::Mapping>& maps) {
     const auto area = std::find_if(maps.begin(), maps.end(), is_session_area);
     if (area != maps.end()) found.push_back({pid, area->inode, area->begin});
   });

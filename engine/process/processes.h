@@ -10,13 +10,14 @@
 #include "engine/base/address.h"
 #include "engine/base/result.h"
 #include "engine/process/agent_image.h"
+#include "engine/target/process_list.h"
 #include "engine/target/target.h"
 
 namespace uprobe::control {
 
 // Every process that maps the file with this inode (the session's memfd), of the processes whose /proc/PID/maps this process
-// may read.
-std::vector<pid_t> processes_mapping(ino_t memfd);
+// may read. `earlier`: processes that are known not to map it.
+std::vector<pid_t> processes_mapping(ino_t memfd, const target::EarlierProcesses& earlier = {});
 
 // Every process that maps a session's area, with the session and the address.
 struct InSession {

@@ -28,7 +28,7 @@ constexpr std::uint64_t kMostBytes = 512 << 20;  // memory for further parts; tw
 
 }  // namespace
 
-DomainGuard::DomainGuard(trace::Area& area, const Credentials& first)
+DomainGuard::DomainGuard(trace::Area& area, const Credentials& first, const target::EarlierProcesses& earlier)
     : area_(area),
       domains_([&area]() -> Result<std::size_t> {
         const std::uint64_t part_bytes = area.span_bytes() / 2;  // rings are mapped twice
@@ -44,7 +44,7 @@ DomainGuard::DomainGuard(trace::Area& area, const Credentials& first)
             const auto member = open_member(area, pid);
             return member && !target::borrows_memory(pid) ? std::optional(member->part) : std::nullopt;
           },
-          [this](std::size_t part) { return domains_.domain_of(part); }) {
+          [this](std::size_t part) { return domains_.domain_of(part); }, earlier) {
   static_cast<void>(domains_.part_for(first));
   thread_ = start_signal_masked_thread([this] { loop(); }, {SIGCHLD});
 }

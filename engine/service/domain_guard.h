@@ -24,8 +24,9 @@ namespace uprobe::control {
 
 class DomainGuard {
  public:
-  // `area` must outlive it. `first`: the credentials of the session's first processes, which have part 0.
-  DomainGuard(trace::Area& area, const Credentials& first);
+  // `area` must outlive it. `first`: the credentials of the session's first processes, which have part 0. `earlier`: processes that
+  // are never in the session.
+  DomainGuard(trace::Area& area, const Credentials& first, const target::EarlierProcesses& earlier);
   ~DomainGuard() { stop(); }
   void stop();
 

@@ -38,7 +38,7 @@ Status add_hook(std::shared_ptr<const elf::ElfFile> file, const std::string& sym
   const auto found = file->find_any(symbol);
   const auto offset = found ? file->offset_of_address(found->address) : std::nullopt;
   if (!offset) return Error{.code = Code::not_found, .text = "no " + symbol + " in " + file->path()};
-  auto site = plan::site_at(std::move(file), *offset);
+  auto site = plan::nameless_site_at(std::move(file), *offset);
   if (!site) return site.error();
   probes.add_hook(site.take());
   return ok();

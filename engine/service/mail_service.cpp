@@ -48,12 +48,13 @@ Credentials credentials_of_first(const std::map<pid_t, Addr>& first) {
 }  // namespace
 
 MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent,
-                         const std::map<pid_t, Addr>& first, CodeMaps* maps)
+                         const std::map<pid_t, Addr>& first, CodeMaps* maps, const target::EarlierProcesses& earlier)
     : area_(area),
       armer_(armer),
       probes_(probes),
       agent_(agent),
       maps_(maps),
+      earlier_(earlier),
       blocks_([this] { return blocks_in_use(); }),
       exec_([this](auto& target) { return load(target); }),
       foreign_breakpoints_(armer, blocks_.all()),
@@ -63,7 +64,7 @@ MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, cons
     foreign_breakpoints_.add(pid);
   }
   flush_event_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  guard_ = std::make_unique<DomainGuard>(area, credentials_of_first(first));
+  guard_ = std::make_unique<DomainGuard>(area, credentials_of_first(first), earlier);
   // The heartbeat has a thread of its own, because planning a large library may keep this one busy for long.
   heartbeat_.emplace(area.header().tool_heartbeat);
   thread_ = start_signal_masked_thread([this] { loop(); }, {SIGCHLD});
@@ -88,7 +89,7 @@ std::set<Addr> MailService::blocks_in_use() const {
   std::set<Addr> all;
   struct stat status {};
   if (::fstat(area_.fd(), &status) != 0) return blocks_.all();
-  for (const pid_t pid : processes_mapping(status.st_ino))
+  for (const pid_t pid : processes_mapping(status.st_ino, earlier_))
     if (const auto block = find_block(pid)) all.insert(*block);
   return all;
 }
@@ -162,7 +163,7 @@ void MailService::look_at_all() {
   const auto begun = Clock::now();
   struct stat status {};
   const bool is_known = ::fstat(area_.fd(), &status) == 0;
-  for (const pid_t pid : is_known ? processes_mapping(status.st_ino) : std::vector<pid_t>())
+  for (const pid_t pid : is_known ? processes_mapping(status.st_ino, earlier_) : std::vector<pid_t>())
     if (pid != ::getpid()) look_at(pid);
   for (const std::uint32_t called : strangers_) refuse(called);
   strangers_.clear();

@@ -35,6 +35,7 @@
 #include "engine/service/known_blocks.h"
 #include "engine/service/requester.h"
 #include "engine/symbolize/code_maps.h"
+#include "engine/target/process_list.h"
 #include "engine/trace/area.h"
 
 namespace uprobe::control {
@@ -45,9 +46,9 @@ class MailService {
  public:
   // All arguments must outlive the service. While it runs, `armer` and `probes` belong to its thread, except in alone().
   // `first`: the first programs and their process blocks. No `agent`: programs are not followed through execve. No `maps`:
-  // the session does not ask which file an address belongs to.
+  // the session does not ask which file an address belongs to. `earlier`: processes that are never in the session.
   MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent,
-              const std::map<pid_t, Addr>& first, CodeMaps* maps);
+              const std::map<pid_t, Addr>& first, CodeMaps* maps, const target::EarlierProcesses& earlier);
   ~MailService();
 
   // Runs `work`, which may use the armer, the probes and their flows: the service pauses for it.
@@ -128,6 +129,7 @@ class MailService {
   ProbeSet& probes_;
   const AgentImage* agent_;
   CodeMaps* maps_;
+  const target::EarlierProcesses& earlier_;
   plan::FileCache files_;
   KnownBlocks blocks_;
   ExecFollower exec_;

@@ -2,7 +2,6 @@
 #include "engine/service/session_watch.h"
 
 #include "engine/base/fd.h"
-#include "engine/target/process_list.h"
 
 namespace uprobe::control {
 
@@ -23,6 +22,7 @@ void SessionWatch::find_new_ones() {
   if (processes.empty()) return;
   ++round_;
   for (const auto& [pid, entry] : processes) {
+    if (earlier_.has({pid, entry})) continue;
     Known& known = known_[pid];
     known.round = round_;
     if (known.entry == entry) continue;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "engine/process/credentials.h"
+#include "engine/target/process_list.h"
 
 namespace uprobe::control {
 
@@ -25,8 +26,9 @@ class SessionWatch {
   using FindPart = std::function<std::optional<std::size_t>(pid_t)>;
   // The credentials for which a part is.
   using DomainOf = std::function<Credentials(std::size_t part)>;
-  SessionWatch(FindPart find_part, DomainOf domain_of)
-      : find_part_(std::move(find_part)), domain_of_(std::move(domain_of)) {}
+  // `earlier`: processes that are never in the session.
+  SessionWatch(FindPart find_part, DomainOf domain_of, target::EarlierProcesses earlier = {})
+      : find_part_(std::move(find_part)), domain_of_(std::move(domain_of)), earlier_(std::move(earlier)) {}
 
   // A process with a part that is not for its credentials. Each step reports it until it has another part, or has ended.
   struct Stray {
@@ -56,6 +58,7 @@ class SessionWatch {
 
   FindPart find_part_;
   DomainOf domain_of_;
+  const target::EarlierProcesses earlier_;
   std::map<pid_t, Known> known_;
   std::uint64_t round_ = 0;
   std::string last_started_;

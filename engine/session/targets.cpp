@@ -124,7 +124,7 @@ Status Targets::begin(const std::map<pid_t, Addr>& first) {
     if (maps != nullptr) maps->note(pid);
     recording_.learn(control::tasks_of(pid));
   }
-  mail_.emplace(recording_.area(), *armer_, table_.planned(), agent_ ? &*agent_ : nullptr, first, maps);
+  mail_.emplace(recording_.area(), *armer_, table_.planned(), agent_ ? &*agent_ : nullptr, first, maps, earlier_);
   recording_.begin();
   return ok();
 }
@@ -186,8 +186,11 @@ Status Targets::make_ready(target::PtraceTarget& target, const std::function<Sta
   return target.release();
 }
 
+// All processes of the session will be the program, and what comes of it.
 Status Targets::launch(const std::string& program, const std::vector<std::string>& argv,
                        const std::function<Status()>& is_ready) {
+  earlier_ = target::EarlierProcesses::now();
+  if (is_daemonized()) earlier_.leave_out(options_.waiting->pid);
   auto target = start(program, argv);
   if (!target) return is_daemonized() ? Status(target.error()) : unless_killed(target.error());
   const Status ready = make_ready(**target, is_ready);
@@ -209,7 +212,7 @@ void Targets::let_go_of_all(bool waits_at_end) {
   bool found_new = true;
   for (int looks = 0; found_new && looks < kMostLooks; ++looks) {
     found_new = false;
-    for (const pid_t pid : control::processes_mapping(*area)) {
+    for (const pid_t pid : control::processes_mapping(*area, earlier_)) {
       if (seen.count(pid) != 0 || target::borrows_memory(pid)) continue;  // restored together with its parent
       seen.insert(pid);
       found_new = true;

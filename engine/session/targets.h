@@ -23,6 +23,7 @@
 #include "engine/service/mail_service.h"
 #include "engine/session/event_table.h"
 #include "engine/session/recording.h"
+#include "engine/target/process_list.h"
 #include "engine/target/ptrace_target.h"
 
 namespace uprobe {
@@ -104,6 +105,7 @@ class Targets {
   Messages& messages_;
   std::optional<control::AgentImage> agent_;
   std::optional<control::Armer> armer_;
+  target::EarlierProcesses earlier_;  // before `mail_`, which uses it
   std::optional<control::MailService> mail_;
   bool attaches_ = false;
   std::vector<pid_t> attached_;  // as given by id, in ascending order

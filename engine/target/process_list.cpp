@@ -26,6 +26,17 @@ std::vector<ProcessEntry> list_processes() {
   return found;
 }
 
+EarlierProcesses EarlierProcesses::now() {
+  EarlierProcesses earlier;
+  for (const auto& [pid, entry] : list_processes()) earlier.entries_.emplace(pid, entry);
+  return earlier;
+}
+
+bool EarlierProcesses::has(const ProcessEntry& process) const {
+  const auto found = entries_.find(process.pid);
+  return found != entries_.end() && found->second == process.entry;
+}
+
 std::vector<pid_t> children_of(pid_t pid) {
   std::vector<pid_t> children;
   for (const pid_t tid : threads_of(pid)) {

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace uprobe::target {
@@ -16,6 +17,19 @@ struct ProcessEntry {
 
 // All that /proc shows; empty: it cannot be read.
 std::vector<ProcessEntry> list_processes();
+
+// The processes of one moment, to be left out of later looks at all processes.
+class EarlierProcesses {
+ public:
+  EarlierProcesses() = default;  // none
+  static EarlierProcesses now();
+  void leave_out(pid_t pid) { entries_.erase(pid); }
+  // False for another process that has taken over the id, and for one that the kernel has forgotten and found again.
+  bool has(const ProcessEntry& process) const;
+
+ private:
+  std::unordered_map<pid_t, ino_t> entries_;
+};
 
 // What the threads of a process have started and has not been left to another one. Empty also where the kernel does not tell
 // (CONFIG_PROC_CHILDREN).

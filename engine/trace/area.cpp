@@ -252,7 +252,7 @@ void Area::Data::write_histograms(const AreaSpec& spec) {
 }
 
 Status Area::Data::map_files() {
-  auto file = make_file("uprobe-session", plan.live);
+  auto file = make_file("uprobe-session", plan.live, plan.live);
   auto live = LiveArea::make(plan);
   if (!file || !live) return file ? live.error() : file.error();
   RETURN_IF_ERROR(memory.reserve(plan.span()));

@@ -20,9 +20,9 @@ namespace uprobe::trace {
 // The plan file, and one live file or several.
 class Area {
  public:
-  // Makes both files and maps them; writes header, events, programs and empty rings. The state is `off`. All pages are
-  // allocated now: a page that cannot be allocated later would be a SIGBUS in the target. The plan file is sealed, so that the
-  // mapping made here stays its only writable one. Fails with Code::limit (too many or too large events, rings out of range) or
+  // Makes both files and maps them; writes header, events, programs and empty rings. The state is `off`. All pages but those of
+  // the rings' data are allocated now: those come when they are first touched, which the target must have memory for, or by
+  // LiveArea::allocate(). The plan file is sealed, so that the mapping made here stays its only writable one. Fails with Code::limit (too many or too large events, rings out of range) or
   // Code::system.
   static Result<Area> create_private(const AreaSpec& spec);
   Area(Area&&) noexcept;

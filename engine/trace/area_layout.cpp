@@ -120,21 +120,25 @@ Status check_spec(const AreaSpec& spec) {
   return ok();
 }
 
-Status size_file(int fd, std::uint64_t bytes) {
-  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) return system_error("size the session area", errno);
+Status allocate_pages(int fd, std::uint64_t bytes) {
   int failed = 0;
   do {
     failed = ::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) != 0 ? errno : 0;
   } while (failed == EINTR);
-  if (failed != 0 && failed != EOPNOTSUPP) return system_error("allocate the session area", failed);
+  return failed == 0 || failed == EOPNOTSUPP ? ok() : system_error("allocate the session area", failed);
+}
+
+Status size_file(int fd, std::uint64_t bytes, std::uint64_t allocated) {
+  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) return system_error("size the session area", errno);
+  RETURN_IF_ERROR(allocate_pages(fd, allocated));
   if (::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) return system_error("seal the session area", errno);
   return ok();
 }
 
-Result<Fd> make_file(const char* name, std::uint64_t bytes) {
+Result<Fd> make_file(const char* name, std::uint64_t bytes, std::uint64_t allocated) {
   Fd memfd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memfd) return system_error("memfd_create", errno);
-  RETURN_IF_ERROR(size_file(memfd.get(), bytes));
+  RETURN_IF_ERROR(size_file(memfd.get(), bytes, allocated));
   return memfd;
 }
 

@@ -59,7 +59,8 @@ struct AreaLayout {
   std::vector<std::uint64_t> limits = {};  // per trigger, initial value
   std::vector<std::uint32_t> states = {};  // per switch
 
-  std::uint64_t live_file_bytes() const { return data - live + ring_bytes * ring_count; }
+  std::uint64_t fixed_bytes() const { return data - live; }  // of the live file, before the rings' data
+  std::uint64_t live_file_bytes() const { return fixed_bytes() + ring_bytes * ring_count; }
   std::uint64_t live_span() const { return data - live + 2 * ring_bytes * ring_count; }
   std::uint64_t span() const { return live + live_span(); }
 
@@ -81,9 +82,11 @@ Status check_spec(const AreaSpec& spec);
 Status check_size(const program::EventProgram& event);
 Error limit_error(std::string text);
 
-// Sets the size and seals it, and allocates all pages: a page that cannot be allocated later would be a SIGBUS.
-Status size_file(int fd, std::uint64_t bytes);
-Result<Fd> make_file(const char* name, std::uint64_t bytes);
+// Sets the size and seals it, and allocates the pages of the first `allocated` bytes; the others come when they are first touched.
+Status size_file(int fd, std::uint64_t bytes, std::uint64_t allocated);
+Result<Fd> make_file(const char* name, std::uint64_t bytes, std::uint64_t allocated);
+// Allocates the pages in the first `bytes` of a file that are not there yet. Code::system where there is no memory.
+Status allocate_pages(int fd, std::uint64_t bytes);
 
 // Reserved address space; unmaps itself.
 class Reservation {

@@ -12,7 +12,7 @@ namespace uprobe::trace {
 
 // F_SEAL_SEAL keeps a process from adding seals that would stop others from mapping the file later.
 Result<Fd> LiveArea::make(const AreaLayout& layout) {
-  auto file = make_file("uprobe-session-live", layout.live_file_bytes());
+  auto file = make_file("uprobe-session-live", layout.live_file_bytes(), layout.fixed_bytes());
   if (file && ::fcntl(file->get(), F_ADD_SEALS, F_SEAL_SEAL) != 0) return system_error("seal the session area", errno);
   return file;
 }
@@ -32,6 +32,13 @@ Status LiveArea::map_into(Reservation& memory, std::uint64_t at) {
 Status LiveArea::map_alone() {
   RETURN_IF_ERROR(own_.reserve(layout_.live_span()));
   return map_into(own_, 0);
+}
+
+Status LiveArea::allocate() {
+  if (is_allocated_) return ok();
+  RETURN_IF_ERROR(allocate_pages(fd(), layout_.live_file_bytes()));
+  is_allocated_ = true;
+  return ok();
 }
 
 void LiveArea::begin() {

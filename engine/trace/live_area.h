@@ -3,6 +3,7 @@
 // at any moment.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -30,6 +31,11 @@ class LiveArea {
   Status map_into(Reservation& memory, std::uint64_t at);
   Status map_alone();  // in memory of its own
   void begin();        // writes the values that are not 0
+  // Allocates the pages of the rings that are not there yet, so that no process of the domain ever has to. The pages are the
+  // calling process's by then, and lack of memory is its error. Any thread may call it.
+  Status allocate();
+  bool is_allocated() const { return is_allocated_; }
+  std::uint64_t ring_bytes() const { return layout_.live_file_bytes() - layout_.fixed_bytes(); }  // of all rings
 
   int fd() const { return file_.get(); }
   std::uint64_t inode() const { return inode_; }
@@ -62,6 +68,7 @@ class LiveArea {
   const AreaLayout& layout_;
   Fd file_;
   std::uint64_t inode_ = 0;
+  std::atomic<bool> is_allocated_ = false;
   Reservation own_;
   std::uint8_t* begin_ = nullptr;
 };

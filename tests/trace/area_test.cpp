@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -59,6 +60,28 @@ TEST(Area, DescribesItselfInItsHeader) {
   EXPECT_EQ(&area.live(0).header(), table<shared::LiveHeader>(area, static_cast<std::uint32_t>(header.live_offset)));
   EXPECT_EQ(&area.live(0).counts(1), table<shared::EventCounts>(area, header.counts_offset) + 1);
   EXPECT_EQ(&area.event(1), table<shared::Event>(area, header.event_offset) + 1);
+}
+
+std::uint64_t bytes_in_memory(int fd) {
+  struct stat status {};
+  EXPECT_EQ(::fstat(fd, &status), 0);
+  return static_cast<std::uint64_t>(status.st_blocks) * 512;
+}
+
+TEST(Area, RingsTakeNoMemoryBeforeTheyAreUsed) {
+  constexpr std::uint64_t kRing = 1 << 20, kPage = 4096;
+  Area area = make_area(2, kRing, two_events());
+  trace::LiveArea& live = area.live(0);
+  const std::uint64_t fixed = area.header().data_offset - area.header().live_offset;
+  EXPECT_EQ(bytes_in_memory(live.fd()), fixed);
+  area.data(1)[0] = 1;
+  EXPECT_EQ(bytes_in_memory(live.fd()), fixed + kPage);
+  EXPECT_EQ(live.ring_bytes(), 2 * kRing);
+  EXPECT_FALSE(live.is_allocated());
+  ASSERT_TRUE(live.allocate());
+  EXPECT_TRUE(live.is_allocated());
+  EXPECT_EQ(bytes_in_memory(live.fd()), fixed + 2 * kRing);
+  EXPECT_EQ(area.data(1)[0], 1);
 }
 
 TEST(Area, HoldsProgramsWithTextsInOnePool) {
