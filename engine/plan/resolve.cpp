@@ -89,6 +89,11 @@ Status check_critical_sections(const elf::ElfFile& file, std::uint64_t address, 
                                     [&](const elf::RseqSection& s) { return s.touches(address, address + length); });
   if (section == sections.end()) return ok();
   const std::string offset = hex(file.offset_of_address(address).value_or(address));
+  if (section->is_likeness)
+    return Error{.code = Code::refused,
+                 .text = "the instruction at " + offset +
+                         " may be inside an rseq critical section: what looks like a descriptor of one names it",
+                 .help = "probe the functions that call it, or the code after it"};
   if (section->is_exact)
     return Error{.code = Code::refused,
                  .text = "the instruction at " + offset + " is inside an rseq critical section",
