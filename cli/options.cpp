@@ -206,7 +206,7 @@ constexpr std::array kRows = {
     Row{0, "limit", required_argument, "SIZE",
         [](Options& o, Text v) { return store(o.record_limit, parse_recording_size(v)); }},
     Row{0, "replay", required_argument, "FILE",
-        [](Options& o, Text v) { return o.replay.path = v, set_mode(o, Mode::replay); }},
+        [](Options& o, Text v) { return o.replayed = v, set_mode(o, Mode::replay); }},
     Row{0, "events", required_argument, "GLOB", [](Options& o, Text v) { return o.replay.events = v, ok(); }},
     Row{0, "from", required_argument, "TIME", [](Options& o, Text v) { return store(o.replay.from, parse_seconds(v)); }},
     Row{0, "to", required_argument, "TIME", [](Options& o, Text v) { return store(o.replay.to, parse_seconds(v)); }},

@@ -92,6 +92,7 @@ struct Options {
   std::string summary_file;        // of the table of calls; empty: standard error
   std::string record;              // --record: takes the place of `output`; empty: none
   std::uint64_t record_limit = 0;  // --limit; 0: none
+  std::string replayed;            // --replay: the recording
   recording::ReplayOptions replay;
   bool joins_others = false;  // --join
   bool raw_strings = false;

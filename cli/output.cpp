@@ -87,13 +87,16 @@ TraceSink::~TraceSink() {
   if (owned_.file && !pattern_.empty()) remove_output(owned_);
 }
 
-Result<TraceSink> TraceSink::open(const std::string& path, const Streams& streams) {
+Result<TraceSink> TraceSink::open(const std::string& path, const Streams& streams, const struct stat* input) {
   if (path.empty()) return TraceSink(streams.err, "standard error");
-  if (path == "-") return TraceSink(streams.out, "standard output");
+  if (path == "-") {
+    if (is_input(streams.out, input)) return refused_input("standard output");
+    return TraceSink(streams.out, "standard output");
+  }
   const bool preliminary = has_pid_mark(path);
   const std::string name = expand_pid(path, "starting-" + std::to_string(::getpid()));
-  auto opened = open_output(name, preliminary ? OpenMode::create : OpenMode::truncate);
-  if (!opened && opened.error().code == Code::refused) return opened.error();
+  auto opened = open_output(name, preliminary ? OpenMode::create : OpenMode::truncate, input);
+  if (!opened && (opened.error().code == Code::refused || opened.error().code == Code::usage)) return opened.error();
   if (!opened) return cannot_create(preliminary ? path : name, opened.error().err);
   opened->file = above_standard(std::move(opened->file));
   if (!opened->file) return cannot_create(path, errno);

@@ -5,6 +5,8 @@
 // output fails the sink drops all further text, and the traced program goes on.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,7 +35,8 @@ class TraceSink {
   // `path` empty: standard error; "-": standard output; else a file, created or truncated now (see output_file.h). A "%p" in
   // its name is the traced program's PID, which is known only later: the file has a preliminary name until child_started()
   // renames it ("%%" is "%").
-  static Result<TraceSink> open(const std::string& path, const Streams& streams);
+  // `input`: a file that is read and must not be written to.
+  static Result<TraceSink> open(const std::string& path, const Streams& streams, const struct stat* input = nullptr);
   TraceSink(TraceSink&&) noexcept = default;
   TraceSink& operator=(TraceSink&&) = delete;
   // Removes a file that still has its preliminary name.

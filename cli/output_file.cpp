@@ -164,7 +164,7 @@ std::string reason_against(const struct stat& file) {
 
 int flags_of(OpenMode mode) { return O_WRONLY | O_CLOEXEC | O_NOCTTY | (mode == OpenMode::append ? O_APPEND : 0); }
 
-Result<OutputFile> open_existing(const std::string& path, Place& place, OpenMode mode) {
+Result<OutputFile> open_existing(const std::string& path, Place& place, OpenMode mode, const struct stat* input) {
   const int careful = (place.is_open ? O_NONBLOCK : 0) | (place.is_direct ? 0 : O_NOFOLLOW);
   OutputFile opened{Fd(::openat(place.folder.get(), place.name.c_str(), flags_of(mode) | careful)), {}, {}};
   struct stat facts {};
@@ -175,6 +175,7 @@ Result<OutputFile> open_existing(const std::string& path, Place& place, OpenMode
     if (std::string why = reason_against(facts); !why.empty()) return refused(path, std::move(why));
     ::fcntl(opened.file.get(), F_SETFL, mode == OpenMode::append ? O_APPEND : 0);
   }
+  if (is_input(opened.file.get(), input)) return refused_input(path);
   if (mode == OpenMode::truncate && S_ISREG(facts.st_mode) && ::ftruncate(opened.file.get(), 0) != 0)
     return failed(path, errno);
   if (!place.is_direct) opened.folder = std::move(place.folder), opened.name = std::move(place.name);
@@ -190,7 +191,20 @@ bool is_same(const OutputFile& file, int folder, const std::string& name) {
 
 }  // namespace
 
-Result<OutputFile> open_output(const std::string& path, OpenMode mode) {
+bool is_input(int file, const struct stat* input) {
+  struct stat facts {};
+  return input != nullptr && ::fstat(file, &facts) == 0 && facts.st_dev == input->st_dev &&
+         facts.st_ino == input->st_ino;
+}
+
+Error refused_input(const std::string& path) {
+  return Error{.code = Code::usage,
+               .text = "not written to: it is the file that is read",
+               .where = path,
+               .help = "-o OTHER-FILE"};
+}
+
+Result<OutputFile> open_output(const std::string& path, OpenMode mode, const struct stat* input) {
   // A name may appear and disappear between the two attempts.
   for (int tries = 0;; ++tries) {
     auto place = Walk(path).run();
@@ -201,7 +215,7 @@ Result<OutputFile> open_output(const std::string& path, OpenMode mode) {
       if (made) return OutputFile{std::move(made), std::move(place->folder), std::move(place->name)};
       if (errno != EEXIST || mode == OpenMode::create) return failed(path, errno);
     }
-    auto opened = open_existing(path, *place, mode);
+    auto opened = open_existing(path, *place, mode, input);
     if (opened || opened.error().err != ENOENT || tries == 3) return opened;
   }
 }

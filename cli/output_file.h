@@ -7,6 +7,8 @@
 // devices that the user names are reached through folders of root's (/dev, /proc/self/fd), and work. New files have mode 0600.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <string>
 
 #include "engine/base/fd.h"
@@ -27,8 +29,13 @@ struct OutputFile {
   std::string name;  // in the folder; empty: reached through a link of the kernel's (/proc/self/fd)
 };
 
-// Fails with the error of the last system call, or with Code::refused and the reason.
-Result<OutputFile> open_output(const std::string& path, OpenMode mode);
+// Fails with the error of the last system call, or with Code::refused and the reason. `input`: a file that is being read; it is
+// refused, whichever path leads to it, before it is changed.
+Result<OutputFile> open_output(const std::string& path, OpenMode mode, const struct stat* input = nullptr);
+
+// Whether the open file is the input; the refusal of it.
+bool is_input(int file, const struct stat* input);
+Error refused_input(const std::string& path);
 
 // Gives a file that open_output() has created the name `path`. A regular file of this user's with that name is replaced;
 // another user's stays, and the rename is refused.

@@ -27,16 +27,22 @@ void tell_losses(const Call& call, const std::vector<format::Total>& totals) {
   }
 }
 
+int exit_code_of(const Error& error) { return error.code == Code::refused ? kExitDamaged : kExitFailure; }
+
 }  // namespace
 
+// The recording first: an output must not be truncated for a file that is none, nor be the recording itself.
 Outcome replay(const Call& call) {
-  Result<TraceSink> sink = TraceSink::open(call.options.output.empty() ? "-" : call.options.output, call.streams);
+  const auto recording = recording::open_recording(call.options.replayed);
+  if (!recording) return fail(call, recording.error(), exit_code_of(recording.error()));
+  Result<TraceSink> sink =
+      TraceSink::open(call.options.output.empty() ? "-" : call.options.output, call.streams, &recording->file.about);
   if (!sink) return fail(call, sink.error());
   const auto totals =
-      recording::replay(choice_of(call.options), [&](std::string_view text) { return sink->write(text); });
+      recording::replay(*recording, choice_of(call.options), [&](std::string_view text) { return sink->write(text); });
   sink->finish();
   if (const auto failure = sink->take_failure()) return fail(call, *failure);
-  if (!totals) return fail(call, totals.error(), totals.error().code == Code::refused ? kExitDamaged : kExitFailure);
+  if (!totals) return fail(call, totals.error(), exit_code_of(totals.error()));
   if (!call.options.quiet) tell_losses(call, *totals);
   return {};
 }

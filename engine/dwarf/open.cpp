@@ -15,8 +15,6 @@ namespace {
 
 using Further = DebugInfo::Handles::Further;
 
-constexpr std::uint64_t kMostDebugFile = std::uint64_t{4} << 30;
-
 Elf* open_elf(std::span<const std::uint8_t> bytes) {
   static const unsigned version = elf_version(EV_CURRENT);
   if (version == EV_NONE) return nullptr;
@@ -32,7 +30,7 @@ bool has_units(Dwarf* debug) {
 }
 
 std::optional<Further> read(const RegularFile& file, const std::string& path) {
-  auto bytes = elf::FileBytes::read(file.fd, static_cast<std::uint64_t>(file.about.st_size), kMostDebugFile, path);
+  auto bytes = elf::FileBytes::read(file.fd, static_cast<std::uint64_t>(file.about.st_size), elf::kMostDebugFile, path);
   if (!bytes) return {};
   Further further{.path = path, .bytes = bytes.take(), .elf = {}, .debug = {}};
   further.elf.reset(open_elf(further.bytes.span()));
@@ -79,8 +77,8 @@ void add_shared(DebugInfo::Handles& handles, const std::string& holder) {
   if (!link) return;
   for (const std::string& path : places_of(*link, holder)) {
     const auto file = open_regular(path);
-    if (!file || static_cast<std::uint64_t>(file->about.st_size) > kMostDebugFile) continue;
-    const auto image = elf::DebugImage::read(*file, kMostDebugFile, path);
+    if (!file || static_cast<std::uint64_t>(file->about.st_size) > elf::kMostDebugFile) continue;
+    const auto image = elf::DebugImage::read(*file, elf::kMostDebugFile, path);
     if (!image || !std::ranges::equal(image->build_id(), link->build_id)) continue;
     handles.shared = read(*file, path);
     if (handles.shared) return dwarf_setalt(handles.debug, handles.shared->debug.get());
@@ -112,7 +110,7 @@ Result<DebugInfo> DebugInfo::open(const elf::ElfFile& file) {
   handles->debug = handles->own.get();
   std::string holder = file.path();
   if (!has_units(handles->debug)) {
-    const auto search = elf::find_debug_file(file, kMostDebugFile);
+    const auto search = elf::find_debug_file(file);
     if (search.found) handles->separate = read(search.found->file, search.found->path);
     if (!handles->separate) return no_debug_information(file, search);
     handles->debug = handles->separate->debug.get();

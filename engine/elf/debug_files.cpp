@@ -14,7 +14,8 @@
 namespace uprobe::elf {
 namespace {
 
-constexpr std::uint64_t kMostNames = std::uint64_t{64} << 20;  // of a file's tables, which are read to identify it
+constexpr std::uint64_t kMostNames = std::uint64_t{64} << 20;   // of a file's tables, which are read to identify it
+constexpr std::uint64_t kMostSummed = std::uint64_t{64} << 20;  // of a file whose check sum is computed
 
 // CRC-32, as zlib has it.
 constexpr std::array<std::uint32_t, 256> make_sums() {
@@ -27,13 +28,14 @@ constexpr std::array<std::uint32_t, 256> make_sums() {
   return sums;
 }
 
-// Nothing: the file cannot be read.
+// Nothing: the file cannot be read. One that has grown is summed up to the size that it had.
 std::optional<std::uint32_t> check_sum_of(const RegularFile& file) {
   static constexpr auto kSums = make_sums();
   std::vector<std::uint8_t> block(std::size_t{1} << 20);
   std::uint32_t sum = ~0U;
-  for (std::uint64_t at = 0; at < static_cast<std::uint64_t>(file.about.st_size);) {
-    const ssize_t got = read_at(file.fd, block.data(), block.size(), at);
+  const auto size = static_cast<std::uint64_t>(file.about.st_size);
+  for (std::uint64_t at = 0; at < size;) {
+    const ssize_t got = read_at(file.fd, block.data(), std::min<std::uint64_t>(block.size(), size - at), at);
     if (got < 0) return {};
     if (got == 0) break;
     for (ssize_t i = 0; i < got; ++i)
@@ -84,17 +86,23 @@ bool is_same(std::span<const std::uint8_t> a, std::span<const std::uint8_t> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());
 }
 
-// Why an open file is not the wanted one.
-Status check(const ElfFile& file, const Candidate& candidate, const RegularFile& opened, std::uint64_t most_bytes) {
+// Why an open file is not the wanted one. A link may name any file: only so much of one is summed, a larger one is known by its
+// build id.
+Status check(const ElfFile& file, const Candidate& candidate, const RegularFile& opened) {
   const auto wrong = [](std::string text) { return Error{.code = Code::refused, .text = std::move(text)}; };
-  if (static_cast<std::uint64_t>(opened.about.st_size) > most_bytes)
-    return wrong("is larger than " + std::to_string(most_bytes >> 20) + " MiB");
+  const auto size = static_cast<std::uint64_t>(opened.about.st_size);
+  if (size > kMostDebugFile) return wrong("is larger than " + std::to_string(kMostDebugFile >> 20) + " MiB");
   const auto image = DebugImage::read(opened, kMostNames, candidate.path);
   if (!image) return image.error();
   const auto wanted = file.build_id(), own = image->build_id();
   const bool is_by_id = candidate.link == nullptr;
   if ((is_by_id || (!wanted.empty() && !own.empty())) && !is_same(wanted, own))
     return wrong(own.empty() ? "has no build id" : "has the build id of another file");
+  if (!is_by_id && size > kMostSummed) {
+    if (!wanted.empty() && !own.empty()) return ok();
+    return wrong("has no build id, and is larger than the " + std::to_string(kMostSummed >> 20) +
+                 " MiB of which a check sum is computed");
+  }
   if (!is_by_id && check_sum_of(opened) != candidate.link->check_sum)
     return wrong("has another check sum than " + file.path() + " says");
   return ok();
@@ -139,7 +147,7 @@ Folders folders_of(const std::string& path) {
   return found;
 }
 
-DebugFileSearch find_debug_file(const ElfFile& file, std::uint64_t most_bytes) {
+DebugFileSearch find_debug_file(const ElfFile& file) {
   DebugFileSearch search;
   std::set<Identity> seen{file.identity()};
   const auto link = debug_link_of(file);
@@ -147,7 +155,7 @@ DebugFileSearch find_debug_file(const ElfFile& file, std::uint64_t most_bytes) {
     auto opened = open_regular(candidate.path);
     if (!opened && opened.error().code == Code::not_found) continue;
     if (opened && !seen.insert({opened->about.st_dev, opened->about.st_ino}).second) continue;
-    const Status fits = opened ? check(file, candidate, *opened, most_bytes) : opened.error();
+    const Status fits = opened ? check(file, candidate, *opened) : opened.error();
     if (fits) {
       search.found = DebugFile{candidate.path, opened.take()};
       return search;

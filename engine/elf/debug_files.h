@@ -15,6 +15,7 @@
 namespace uprobe::elf {
 
 inline constexpr const char* kDebugFolder = "/usr/lib/debug";
+inline constexpr std::uint64_t kMostDebugFile = std::uint64_t{4} << 30;
 
 struct DebugFile {
   std::string path;
@@ -28,8 +29,9 @@ struct DebugFileSearch {
 };
 
 // By build id in kDebugFolder, then by .gnu_debuglink: beside the file, in .debug/, and in kDebugFolder. For a file of a process with
-// a root of its own (a path through /proc/PID/root) in that root first. No file may be larger than `most_bytes`.
-DebugFileSearch find_debug_file(const ElfFile& file, std::uint64_t most_bytes);
+// a root of its own (a path through /proc/PID/root) in that root first. No file may be larger than kMostDebugFile; one that only its
+// name and check sum show to be right, no larger than 64 MiB.
+DebugFileSearch find_debug_file(const ElfFile& file);
 
 // ".build-id/ab/cdef.debug"; empty for bytes that are no build id.
 std::string build_id_name(std::span<const std::uint8_t> build_id);

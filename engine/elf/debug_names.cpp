@@ -12,7 +12,6 @@
 namespace uprobe::elf {
 namespace {
 
-constexpr std::uint64_t kMostDebugFile = std::uint64_t{4} << 30;
 constexpr std::size_t kMostUnpacked = std::size_t{15} << 20;  // an answer of a confined child is not larger than 16 MiB
 constexpr std::uint64_t kMostMemory = std::uint64_t{96} << 20;
 
@@ -51,7 +50,7 @@ std::unique_ptr<const DebugNames> DebugNames::over(Result<DebugImage> image) {
 }
 
 std::unique_ptr<const DebugNames> DebugNames::find(const ElfFile& file, std::uint64_t most) {
-  const auto search = find_debug_file(file, kMostDebugFile);
+  const auto search = find_debug_file(file);
   if (search.found)
     if (auto names = over(DebugImage::read(search.found->file, most, search.found->path))) return names;
   const auto packed = file.section(".gnu_debugdata");

@@ -73,6 +73,32 @@ std::vector<Relocation> relocations_of(const ElfFile& file) {
   return gather.take();
 }
 
+// An even entry is the address of a word; each bit of an odd one but the lowest stands for one of the 63 words after those that
+// went before (the generic ABI, DT_RELR). Every place is a word of the file, so there are no more than fit into it.
+std::vector<std::uint64_t> packed_places_of(const ElfFile& file, std::uint64_t divisor, std::uint64_t remainder) {
+  constexpr std::uint64_t kWord = sizeof(Elf64_Relr), kBits = 63;
+  const Result<Image> image = Image::parse(BytesView(file.bytes()));
+  const auto table = image ? image->dynamic(DT_RELR) : std::nullopt,
+             size = image ? image->dynamic(DT_RELRSZ) : std::nullopt;
+  std::vector<std::uint64_t> places;
+  if (!table || !size) return places;
+  const std::uint64_t most = file.bytes().size() / kWord;
+  const BytesView entries = image->bytes_at(*table).slice(0, *size);
+  std::uint64_t next = 0;
+  const auto add = [&](std::uint64_t place) {
+    if (place % divisor == remainder && places.size() < most) places.push_back(place);
+  };
+  for (std::uint64_t at = 0; entries.holds(at, kWord); at += kWord) {
+    const std::uint64_t entry = *entries.read<std::uint64_t>(at);
+    if ((entry & 1) == 0) add(entry);
+    for (std::uint64_t bit = 0; (entry & 1) != 0 && bit < kBits; ++bit)
+      if ((entry >> (bit + 1) & 1) != 0) add(next + bit * kWord);
+    next = (entry & 1) == 0 ? entry + kWord : next + kBits * kWord;
+  }
+  std::sort(places.begin(), places.end());
+  return places;
+}
+
 std::vector<CopiedSymbol> copies_of(const ElfFile& program) {
   constexpr std::uint64_t kMostName = 4096;
   const Result<Image> image = Image::parse(BytesView(program.bytes()));

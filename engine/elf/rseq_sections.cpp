@@ -5,7 +5,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <unordered_map>
+#include <tuple>
 
 #include "arch/abi/rseq.h"
 #include "engine/elf/image.h"
@@ -16,6 +16,7 @@ namespace {
 
 // struct rseq_cs: u32 version, u32 flags, u64 start_ip, u64 post_commit_offset, u64 abort_ip; aligned to its size.
 constexpr std::uint64_t kStart = 8, kLength = 16, kAbort = 24, kSize = 32;
+constexpr std::uint64_t kMostFlags = 7;  // RSEQ_CS_FLAG_NO_RESTART_ON_*
 // The kernel requires this before every abort handler, so that an attacker cannot choose where the jump leads.
 constexpr auto kSignature =
     std::bit_cast<std::array<std::uint8_t, sizeof shared::kRseqSignature>>(shared::kRseqSignature);
@@ -44,19 +45,15 @@ std::vector<std::uint64_t> signed_places(const Image& image) {
 
 class Descriptors {
  public:
-  Descriptors(const ElfFile& file, const Image& image) : image_(image) {
-    for (const Relocation& relocation : relocations_of(file))
-      if (relocation.type == kRelative) relocated_[relocation.place] = relocation.addend;
+  Descriptors(const ElfFile& file, const Image& image) : file_(file), image_(image), relocated_(relocations_of(file)) {
+    std::erase_if(relocated_, [](const Relocation& relocation) { return relocation.type != kRelative; });
+    const auto before = [](const Relocation& a, const Relocation& b) { return a.place < b.place; };
+    std::stable_sort(relocated_.begin(), relocated_.end(), before);
+    packed_ = packed_places_of(file, kStart * 2, kStart);
   }
 
   void add(std::uint64_t place) {
-    RseqSection section;
-    section.code.begin = word(place + kStart);
-    section.code.end = section.code.begin + word(place + kLength);
-    section.abort = word(place + kAbort);
-    const bool is_code = image_.executable_at(section.code.begin) != nullptr && section.code.end > section.code.begin &&
-                         image_.executable_at(section.code.end - 1) != nullptr;
-    if (is_code && image_.executable_at(section.abort) != nullptr) found_.push_back(section);
+    if (const RseqSection section = section_at(place); is_of_code(section)) found_.push_back(section);
   }
 
   void add_section(const Section& section) {
@@ -67,8 +64,9 @@ class Descriptors {
 
   // Every aligned place in the file's data whose last word points to an abort handler.
   void add_by_aborts(const std::vector<std::uint64_t>& aborts) {
-    for (const auto& [place, value] : relocated_)
-      if (place >= kAbort && std::binary_search(aborts.begin(), aborts.end(), value)) add(place - kAbort);
+    for (const Relocation& relocation : relocated_)
+      if (relocation.place >= kAbort && std::binary_search(aborts.begin(), aborts.end(), relocation.addend))
+        add(relocation.place - kAbort);
     std::uint64_t left = 2 * image_.bytes().size();
     for (const Segment& segment : image_.segments()) {
       if (segment.file_bytes > left) return;
@@ -84,24 +82,98 @@ class Descriptors {
 
   // Descriptors that the program makes at run time: it is unknown which part of the function with the abort handler they name,
   // or of the function to which the handler jumps.
-  void add_without_descriptor(const ElfFile& file, std::uint64_t abort) {
-    const auto is_its = [abort](const RseqSection& section) { return section.abort == abort; };
-    if (std::any_of(found_.begin(), found_.end(), is_its) || is_loaded_number(abort)) return;
+  void add_without_descriptor(const std::vector<std::uint64_t>& aborts) {
+    std::vector<std::uint64_t> known;
+    known.reserve(found_.size());
+    for (const RseqSection& section : found_) known.push_back(section.abort);
+    std::sort(known.begin(), known.end());
+    for (const std::uint64_t abort : aborts)
+      if (!std::binary_search(known.begin(), known.end(), abort) && !is_loaded_number(abort)) add_functions_of(abort);
+  }
+
+  // Every place of the file's data that has the shape of a descriptor. In a file that may be loaded anywhere its addresses are
+  // relocated.
+  void add_by_shape() {
+    if (image_.is_position_independent()) {
+      for (const Relocation& relocation : relocated_) add_if_relocated(relocation.place);
+      for (const std::uint64_t place : packed_) add_if_relocated(place);
+      return;
+    }
+    std::uint64_t left = 2 * image_.bytes().size();
+    for (const Segment& segment : image_.segments()) {
+      if (segment.file_bytes > left) return;
+      left -= segment.file_bytes;
+      const BytesView bytes = image_.bytes().slice(segment.offset, segment.file_bytes);
+      for (std::uint64_t at = -segment.address % kSize; at + kSize <= segment.file_bytes; at += kSize)
+        if (bytes.read<std::uint64_t>(at + kLength).value_or(0) != 0) add_if_shaped(segment.address + at);
+    }
+  }
+
+  // Of those with the same code and abort handler the one that is known best.
+  std::vector<RseqSection> take() {
+    const auto key = [](const RseqSection& s) {
+      return std::tuple(s.code.begin, s.code.end, s.abort, s.is_likeness, !s.is_exact);
+    };
+    std::sort(found_.begin(), found_.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
+    const auto is_same = [](const RseqSection& a, const RseqSection& b) {
+      return a.code == b.code && a.abort == b.abort;
+    };
+    found_.erase(std::unique(found_.begin(), found_.end(), is_same), found_.end());
+    return std::move(found_);
+  }
+
+ private:
+  RseqSection section_at(std::uint64_t place) const {
+    RseqSection section;
+    section.code.begin = word(place + kStart);
+    section.code.end = section.code.begin + word(place + kLength);
+    section.abort = word(place + kAbort);
+    return section;
+  }
+
+  bool is_of_code(const RseqSection& section) const {
+    return image_.executable_at(section.code.begin) != nullptr && section.code.end > section.code.begin &&
+           image_.executable_at(section.code.end - 1) != nullptr && image_.executable_at(section.abort) != nullptr;
+  }
+
+  void add_functions_of(std::uint64_t abort) {
     const auto add_function = [&](std::uint64_t address) {
-      if (const auto range = file.range_at(address)) found_.push_back({*range, abort, false});
+      if (const auto range = file_.range_at(address)) found_.push_back({*range, abort, false});
     };
     add_function(abort);
     if (const auto target = arch::jump_target(image_.bytes_at(abort).span(), abort)) add_function(*target);
   }
 
-  std::vector<RseqSection> take() {
-    const auto before = [](const RseqSection& a, const RseqSection& b) { return a.code.begin < b.code.begin; };
-    std::sort(found_.begin(), found_.end(), before);
-    found_.erase(std::unique(found_.begin(), found_.end()), found_.end());
-    return std::move(found_);
+  // `start`: where the second word of a descriptor may be.
+  void add_if_relocated(std::uint64_t start) {
+    if (start % kSize == kStart && is_relocated(start - kStart + kAbort)) add_if_shaped(start - kStart);
   }
 
- private:
+  // What the kernel asks of a descriptor (kernel/rseq.c), and that its numbers are none of the file's addresses. Tables of functions
+  // with a number between two of them look the same, but that a function has no signature before it.
+  void add_if_shaped(std::uint64_t place) {
+    const std::uint64_t head = word(place), length = word(place + kLength);
+    if ((head & UINT32_MAX) != 0 || head >> 32 > kMostFlags || is_relocated(place) || is_relocated(place + kLength))
+      return;
+    RseqSection section = section_at(place);
+    if (!is_of_code(section) || (!image_.is_position_independent() && image_.executable_at(length) != nullptr)) return;
+    if (section.abort >= section.code.begin && section.abort < section.code.end) return;
+    if (image_.executable_at(section.code.begin) != image_.executable_at(section.code.end - 1)) return;
+    section.is_likeness = true;
+    if (has_room_for_signature(section.abort)) found_.push_back(section);
+  }
+
+  bool has_room_for_signature(std::uint64_t abort) const {
+    constexpr std::uint64_t kLooked = 7,
+                            kAligned = 16;  // an opcode and a signature; where compilers let functions begin
+    const Segment* segment = image_.executable_at(abort);
+    if (abort - segment->address < sizeof kSignature) return false;
+    if (abort % kAligned != 0 || abort - segment->address < kLooked) return true;
+    const auto range = file_.range_at(abort);
+    const bool is_function = range && range->begin == abort;
+    return !is_function || !arch::ends_in_padding(image_.bytes_at(abort - kLooked).slice(0, kLooked).span());
+  }
+
   void add_of_segment(const Segment& segment, const std::vector<std::uint64_t>& aborts) {
     const auto bytes = image_.bytes().slice(segment.offset, segment.file_bytes).span();
     for (std::uint64_t at = -segment.address & 7U; at + 8 <= bytes.size(); at += 8) {
@@ -112,15 +184,26 @@ class Descriptors {
     }
   }
 
+  const Relocation* relocation_at(std::uint64_t place) const {
+    const auto before = [](const Relocation& relocation, std::uint64_t at) { return relocation.place < at; };
+    const auto found = std::lower_bound(relocated_.begin(), relocated_.end(), place, before);
+    return found != relocated_.end() && found->place == place ? &*found : nullptr;
+  }
+  bool is_relocated(std::uint64_t place) const {
+    return relocation_at(place) != nullptr || std::binary_search(packed_.begin(), packed_.end(), place);
+  }
+
   // A word of the running program, at link-time addresses.
   std::uint64_t word(std::uint64_t place) const {
-    const auto relocated = relocated_.find(place);
-    if (relocated != relocated_.end()) return relocated->second;
+    const Relocation* relocation = relocation_at(place);
+    if (relocation != nullptr) return relocation->addend;
     return image_.bytes_at(place).read<std::uint64_t>(0).value_or(0);
   }
 
+  const ElfFile& file_;
   const Image& image_;
-  std::unordered_map<std::uint64_t, std::uint64_t> relocated_;
+  std::vector<Relocation> relocated_;  // by address
+  std::vector<std::uint64_t> packed_;  // of the words that may belong to a descriptor's addresses; sorted
   std::vector<RseqSection> found_;
 };
 
@@ -131,12 +214,11 @@ std::vector<RseqSection> rseq_sections(const ElfFile& file) {
   if (!image) return {};
   const Section* section = image->find_section(SHT_PROGBITS, "__rseq_cs");
   const std::vector<std::uint64_t> aborts = signed_places(*image);
-  // Checked before the relocations, which few files need.
-  if (section == nullptr && aborts.empty()) return {};
   Descriptors descriptors(file, *image);
   if (section != nullptr) descriptors.add_section(*section);
   if (!aborts.empty()) descriptors.add_by_aborts(aborts);
-  for (const std::uint64_t abort : aborts) descriptors.add_without_descriptor(file, abort);
+  descriptors.add_without_descriptor(aborts);
+  descriptors.add_by_shape();
   return descriptors.take();
 }
 

@@ -15,6 +15,8 @@ struct RseqSection {
   Range code;               // up to where its last instruction commits
   std::uint64_t abort = 0;  // where the kernel goes on; it checks a signature in the four bytes before
   bool is_exact = true;     // false: the file has no descriptor; `code` is the function that contains the section
+  // Known by its shape alone: the data may mean something else, and `abort` may be no code.
+  bool is_likeness = false;
   bool operator==(const RseqSection&) const = default;
 
   // Whether [begin, end) touches the code or the signature.
@@ -23,9 +25,10 @@ struct RseqSection {
   }
 };
 
-// By address: the descriptors of the section __rseq_cs, and descriptors anywhere in the file's data whose abort handler stands
-// after the usual signature (glibc registers no other). If the file has no descriptor for such a handler, the program
-// makes it at run time: then the whole functions of the handler and of its jump targets.
+// By address: the descriptors of the section __rseq_cs; descriptors anywhere in the file's data whose abort handler stands after the
+// usual signature; and whatever has the shape of a descriptor, as a program that registers an area of its own chooses its signature. If
+// the file has no descriptor for a handler with the usual one, the program makes it at run time: then the whole functions of the handler
+// and of its jump targets.
 std::vector<RseqSection> rseq_sections(const ElfFile& file);
 
 }  // namespace uprobe::elf

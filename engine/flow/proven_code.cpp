@@ -61,7 +61,8 @@ void ProvenCode::add_certain(const elf::Image& image) {
   // What stands after a table may be taken for a part of it, and leads anywhere. The others are looked at later.
   for (const std::uint64_t target : flow_.table_targets())
     if (flow_.is_start(target)) reach_.add(target);
-  for (const elf::RseqSection& section : flow_.file().rseq_sections()) reach_.add(section.abort);
+  for (const elf::RseqSection& section : flow_.file().rseq_sections())
+    if (!section.is_likeness) reach_.add(section.abort);
   for (const elf::Section& section : image.sections())
     if (is_linkage(section)) add_linkage(section.header.sh_addr, section.header.sh_addr + section.header.sh_size);
 }

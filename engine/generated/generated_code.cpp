@@ -28,6 +28,9 @@ constexpr auto kPatience = 100ms;      // for all threads to stop
 constexpr unsigned kMostTries = 100;   // for a function whose process or memory is not ready
 constexpr std::size_t kMostCode = 15;  // bytes of a function by which it is known
 constexpr std::size_t kMostFunctions = 4096, kMostLeftOut = 4096;
+constexpr std::uint64_t kMostKept = std::uint64_t{32} << 20;    // bytes of functions, of all processes
+constexpr std::uint64_t kMostUnread = std::uint64_t{16} << 20;  // bytes of maps in one look, of all processes
+constexpr auto kMostTime = 300ms, kMostTimeNow = 2000ms;        // of one look: requests wait for it
 
 ino_t entry_of(pid_t pid) {
   struct stat status {};
@@ -66,21 +69,43 @@ void spare_calls(StoppedProcess& held, const shared::ProcessBlock& head) {
 }  // namespace
 
 void GeneratedCode::step() {
+  if (Clock::now() >= next_) look_at_all(kMostTime);
+}
+
+void GeneratedCode::look_now() { look_at_all(kMostTimeNow); }
+
+// The next look goes on where this one has used up its time.
+void GeneratedCode::look_at_all(std::chrono::milliseconds limit) {
+  if (probes_.generated().empty() && processes_.empty()) return;
   const auto begin = Clock::now();
-  if ((probes_.generated().empty() && processes_.empty()) || begin < next_) return;
   const bool has_new_wishes = notice_wishes();
   find_processes();
-  for (auto& [pid, process] : processes_) {
-    if (has_new_wishes) sort_anew(process);
-    look(process);
+  if (has_new_wishes)
+    for (auto& [pid, process] : processes_) sort_anew(process);
+  unread_ = kMostUnread;
+  const std::uint64_t kept = bytes_kept();
+  room_ = kMostKept - std::min(kMostKept, kept);
+  for (std::size_t looks = 0; looks < processes_.size() && Clock::now() - begin < limit; ++looks) {
+    auto next = processes_.upper_bound(last_);
+    if (next == processes_.end()) next = processes_.begin();
+    last_ = next->first;
+    look(next->second);
   }
   const auto end = Clock::now();
   next_ = end + std::max<Clock::duration>(kPause, kShare * (end - begin));
 }
 
-void GeneratedCode::look_now() {
-  next_ = {};
-  step();
+// What a function takes, its place in the map included.
+std::uint64_t GeneratedCode::bytes_of(const Function& function) {
+  constexpr std::uint64_t kNode = 64;
+  return kNode + sizeof function + function.name.size() + function.events.size() * sizeof function.events[0];
+}
+
+std::uint64_t GeneratedCode::bytes_kept() const {
+  std::uint64_t bytes = 0;
+  for (const auto& [pid, process] : processes_)
+    for (const auto& [at, function] : process.functions) bytes += bytes_of(function);
+  return bytes;
 }
 
 void GeneratedCode::let_go(pid_t pid) {
@@ -127,8 +152,12 @@ void GeneratedCode::find_processes() {
 void GeneratedCode::look(Process& process) {
   if (process.has_left) return;
   const auto has_no_probe = [&](const auto& known) { return !process.places.contains(known.first); };
-  process.map.read([&] { std::erase_if(process.functions, has_no_probe); },
-                   [&](const GeneratedFunction& function) { learn(process, function); });
+  process.map.read(
+      unread_, [&] { std::erase_if(process.functions, has_no_probe); },
+      [&](const GeneratedFunction& function) { learn(process, function); });
+  if (process.map.is_cut())
+    notes_.insert("generated code: the map of process " + std::to_string(process.pid) + " is read up to " +
+                  std::to_string(PerfMap::kMostBytes >> 20) + " MiB");
   drop_lost(process);
   const std::vector<Addr> chosen = choose(process);
   if (!chosen.empty()) place_all(process, chosen);
@@ -144,9 +173,12 @@ void GeneratedCode::learn(Process& process, const GeneratedFunction& function) {
   const unsigned order = ++process.lines;
   std::vector<std::uint16_t> events = wanted_by(function.name);
   if (events.empty()) return;
-  if (all.size() >= kMostFunctions) return leave_out({.name = std::string(function.name)});
-  all[begin] = {
+  Function known{
       .bytes = function.bytes, .name = std::string(function.name), .events = std::move(events), .order = order};
+  const std::uint64_t bytes = bytes_of(known);
+  if (all.size() >= kMostFunctions || bytes > room_) return void(++not_kept_);
+  room_ -= bytes;
+  all[begin] = std::move(known);
 }
 
 // A name that a function has is no pattern, also where functions were found by it before.
@@ -225,14 +257,15 @@ std::vector<Addr> GeneratedCode::choose(Process& process) {
       process.places.erase(older);
       chosen.push_back(at);
     } else {
-      leave_out(function);
+      leave_out(function.name);
     }
   }
   return chosen;
 }
 
-void GeneratedCode::leave_out(const Function& function) {
-  if (left_out_.size() < kMostLeftOut) left_out_.insert(function.name);
+void GeneratedCode::leave_out(const std::string& name) {
+  if (left_out_.size() < kMostLeftOut) left_out_.insert(name);
+  are_more_left_out_ = are_more_left_out_ || !left_out_.contains(name);
 }
 
 // The process is held by a thread of its own: after some failures the kernel releases it only when that thread ends.
@@ -286,8 +319,12 @@ Notes GeneratedCode::notes() const {
   if (without_code_ != 0)
     notes.insert("generated code: " + functions(without_code_) +
                  " not probed: the memory that the map names is no code");
+  if (not_kept_ != 0)
+    notes.insert("generated code: " + functions(not_kept_) +
+                 " not probed, because the maps name too many that match: make the pattern narrower");
   if (!left_out_.empty())
-    notes.insert("generated code: " + functions(left_out_.size()) + " not probed, because the processor has " +
+    notes.insert("generated code: " + std::string(are_more_left_out_ ? "more than " : "") +
+                 functions(left_out_.size()) + " not probed, because the processor has " +
                  std::to_string(arch::kHardwareBreakpoints) + " hardware breakpoints");
   return notes;
 }

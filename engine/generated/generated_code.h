@@ -31,7 +31,7 @@ class GeneratedCode {
   GeneratedCode(const trace::Area& area, Armer& armer, const ProbeSet& probes, const std::set<Addr>& blocks)
       : area_(area), armer_(armer), probes_(probes), blocks_(blocks) {}
 
-  // Looks at all processes of the session, at most ten times a second and for at most a tenth of the time.
+  // Looks at the processes of the session in turn, at most ten times a second and for at most a tenth of the time.
   void step();
   // The same now: a process has come, or a definition.
   void look_now();
@@ -67,9 +67,12 @@ class GeneratedCode {
     bool has_left = false;
   };
 
+  static std::uint64_t bytes_of(const Function& function);
   bool notice_wishes();
   void sort_anew(Process& process);
+  void look_at_all(std::chrono::milliseconds limit);
   void find_processes();
+  std::uint64_t bytes_kept() const;
   void look(Process& process);
   void learn(Process& process, const GeneratedFunction& function);
   std::vector<std::uint16_t> wanted_by(std::string_view name);
@@ -79,7 +82,7 @@ class GeneratedCode {
   void place_all(Process& process, const std::vector<Addr>& chosen);
   Status place_one(target::StoppedProcess& held, Process& process, Addr at);
   void give_up(Process& process, Addr at, const std::string& why);
-  void leave_out(const Function& function);
+  void leave_out(const std::string& name);
 
   const trace::Area& area_;
   Armer& armer_;
@@ -89,8 +92,13 @@ class GeneratedCode {
   std::vector<GeneratedWish> wishes_;  // as of the last look
   std::set<std::string> literal_;      // of the wishes those that a function has as its name: they are no patterns
   std::set<std::string> left_out_;     // functions for which no breakpoint was left
-  std::uint64_t lost_ = 0;             // places that lost their code
-  std::uint64_t without_code_ = 0;     // functions that never had any
+  bool are_more_left_out_ = false;
+  pid_t last_ = 0;                  // the process that was looked at last
+  std::uint64_t unread_ = 0;        // bytes of maps that may yet be read in this look
+  std::uint64_t room_ = 0;          // bytes that further functions may take, of all processes
+  std::uint64_t not_kept_ = 0;      // functions for which there was no room
+  std::uint64_t lost_ = 0;          // places that lost their code
+  std::uint64_t without_code_ = 0;  // functions that never had any
   Notes notes_;
   std::chrono::steady_clock::time_point next_{};
 };

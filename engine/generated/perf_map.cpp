@@ -15,9 +15,7 @@
 namespace uprobe::control {
 namespace {
 
-constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20;  // of a file; the rest is not read
 constexpr std::size_t kPart = std::size_t{1} << 20;
-constexpr int kMostParts = 16;  // in one look
 constexpr std::size_t kMostName = 4096, kKept = 256;
 constexpr std::uint64_t kEnd = std::uint64_t{1} << 47, kMostFunction = std::uint64_t{1} << 30;
 
@@ -84,10 +82,12 @@ bool PerfMap::goes_on(const Fd& file) const {
 }
 
 // A line that has no end yet is left for the next look, unless it is longer than any name. False: there is no more.
-bool PerfMap::read_part(const Fd& file, const std::function<void(const GeneratedFunction&)>& show) {
+bool PerfMap::read_part(const Fd& file, std::uint64_t& budget,
+                        const std::function<void(const GeneratedFunction&)>& show) {
   std::string part(kPart, '\0');
   const ssize_t bytes = at_ < kMostBytes ? read_at(file, part.data(), part.size(), at_) : 0;
   part.resize(static_cast<std::size_t>(std::max<ssize_t>(bytes, 0)));
+  budget -= std::min<std::uint64_t>(budget, part.size());
   const bool is_full = part.size() == kPart;
   if (const std::size_t end = part.rfind('\n'); end != std::string::npos)
     part.resize(end + 1);
@@ -103,7 +103,7 @@ bool PerfMap::read_part(const Fd& file, const std::function<void(const Generated
   return is_full;
 }
 
-void PerfMap::read(const std::function<void()>& begins_anew,
+void PerfMap::read(std::uint64_t& budget, const std::function<void()>& begins_anew,
                    const std::function<void(const GeneratedFunction&)>& show) {
   const auto file = open_map(pid_);
   if (!file) return;
@@ -113,7 +113,7 @@ void PerfMap::read(const std::function<void()>& begins_anew,
     begins_anew();
   }
   device_ = file->about.st_dev, inode_ = file->about.st_ino;
-  for (int parts = 0; parts < kMostParts && read_part(file->fd, show); ++parts) {
+  while (budget != 0 && read_part(file->fd, budget, show)) {
   }
 }
 

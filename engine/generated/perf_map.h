@@ -29,15 +29,20 @@ class PerfMap {
  public:
   explicit PerfMap(pid_t pid) : pid_(pid) {}
 
-  // Shows the functions that were added, as many as one look reads. If it is another file by now, or was rewritten, `begins_anew`
-  // is called first: what earlier looks showed counts no more.
-  void read(const std::function<void()>& begins_anew, const std::function<void(const GeneratedFunction&)>& show);
+  // Shows the functions that were added, as many as `budget`, in bytes, allows; what was read is taken from it. If it is another
+  // file by now, or was rewritten, `begins_anew` is called first: what earlier looks showed counts no more.
+  void read(std::uint64_t& budget, const std::function<void()>& begins_anew,
+            const std::function<void(const GeneratedFunction&)>& show);
   // The next look begins at the beginning.
   void rewind();
+  // Whether the file has more than is ever read of one.
+  bool is_cut() const { return at_ >= kMostBytes; }
+
+  static constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20;
 
  private:
   bool goes_on(const Fd& file) const;
-  bool read_part(const Fd& file, const std::function<void(const GeneratedFunction&)>& show);
+  bool read_part(const Fd& file, std::uint64_t& budget, const std::function<void(const GeneratedFunction&)>& show);
 
   pid_t pid_;
   std::uint64_t device_ = 0, inode_ = 0;

@@ -50,6 +50,8 @@ class Formatter {
   virtual void flush(Buffer&) {}
   // No further record is taken.
   virtual bool is_full() const { return false; }
+  // Where the user has not asked for that, why: a line for the user. Else empty.
+  virtual std::string_view why_full() const { return {}; }
   // Called last, if the session came to its end.
   virtual void end(std::span<const Total>, Buffer&) {}
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "engine/base/text.h"
+#include "engine/elf/debug_files.h"
 #include "engine/elf/rseq_sections.h"
 #include "engine/flow/boundary.h"
 
@@ -18,13 +19,21 @@ std::string join(const std::vector<std::string>& words) {
   return text;
 }
 
+// "; PATH has the build id of another file"
+std::string wrong_debug_files(const elf::ElfFile& file) {
+  std::string text;
+  for (const std::string& wrong : elf::find_debug_file(file).wrong) text += "; " + wrong;
+  return text;
+}
+
 Error no_such_function(const spec::ProbeSpec& spec, const elf::ElfFile& file) {
   Error error{.code = Code::not_found, .text = "no function '" + spec.place.symbol + "' in " + spec.place.path};
   const auto close = file.close_names(spec.place.symbol);
   if (!close.empty())
     error.help = "close: " + join(close);
   else if (!file.has_names())
-    error.help = "the file is stripped: only its dynamic symbols are known, PATH:OFFSET works for every instruction";
+    error.help = "the file is stripped: only its dynamic symbols are known, PATH:OFFSET works for every instruction" +
+                 wrong_debug_files(file);
   return error;
 }
 
@@ -80,6 +89,11 @@ Status check_critical_sections(const elf::ElfFile& file, std::uint64_t address, 
                                     [&](const elf::RseqSection& s) { return s.touches(address, address + length); });
   if (section == sections.end()) return ok();
   const std::string offset = hex(file.offset_of_address(address).value_or(address));
+  if (section->is_likeness)
+    return Error{.code = Code::refused,
+                 .text = "the instruction at " + offset +
+                         " may be inside an rseq critical section: what looks like a descriptor of one names it",
+                 .help = "probe the functions that call it, or the code after it"};
   if (section->is_exact)
     return Error{.code = Code::refused,
                  .text = "the instruction at " + offset + " is inside an rseq critical section",

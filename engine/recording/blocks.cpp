@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "engine/recording/blocks.h"
 
-#include <fcntl.h>
-
 #include <cerrno>
 
 namespace uprobe::recording {
@@ -13,6 +11,12 @@ Error refused(const std::string& path, const std::string& text) {
   return Error{.code = Code::refused, .text = text, .where = path};
 }
 
+Error unreadable(const std::string& path) {
+  Error error = system_error("cannot be read", errno);
+  error.where = path;
+  return error;
+}
+
 std::string tool_of(const FileHead& head) {
   const std::string tool(head.tool.begin(), head.tool.end());
   const std::string shown = tool.substr(0, tool.find('\0'));
@@ -21,44 +25,32 @@ std::string tool_of(const FileHead& head) {
 
 }  // namespace
 
-Result<Blocks> Blocks::open(const std::string& path) {
-  Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) {
-    Error error = system_error("cannot be read", errno);
-    error.where = path;
-    return error;
-  }
-  Blocks blocks(std::move(file), path);
+Result<Recording> open_recording(const std::string& path) {
+  auto file = open_regular(path);
+  if (!file && file.error().code == Code::refused)
+    return Error{.code = Code::usage, .text = file.error().text + ": a recording is a regular file", .where = path};
+  if (!file) return file.error();
   FileHead head;
-  const auto got = blocks.read(&head, sizeof head);
-  if (!got) return got.error();
-  if (*got < sizeof head || head.magic != kMagic) return refused(path, "is not a recording of uprobe-run");
+  const ssize_t got = read_at(file->fd, &head, sizeof head, 0);
+  if (got < 0) return unreadable(path);
+  if (static_cast<std::size_t>(got) < sizeof head || head.magic != kMagic)
+    return refused(path, "is not a recording of uprobe-run");
   if (head.version != kVersion)
     return refused(path, "is a recording of format " + std::to_string(head.version) +
                              ", and this uprobe-run reads format " + std::to_string(kVersion) + ": uprobe-run " +
                              tool_of(head) + " reads it");
-  return blocks;
+  return Recording{file.take(), path};
 }
 
 Result<std::size_t> Blocks::read(void* to, std::size_t bytes) {
-  std::size_t done = 0;
-  while (done < bytes) {
-    const ssize_t got = ::read(file_.get(), static_cast<char*>(to) + done, bytes - done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      Error error = system_error("cannot be read", errno);
-      error.where = path_;
-      return error;
-    }
-    if (got == 0) break;
-    done += static_cast<std::size_t>(got);
-  }
-  at_ += done;
-  return done;
+  const ssize_t got = read_at(recording_.file.fd, to, bytes, at_);
+  if (got < 0) return unreadable(recording_.path);
+  at_ += static_cast<std::size_t>(got);
+  return static_cast<std::size_t>(got);
 }
 
 Error Blocks::damaged(const std::string& what) const {
-  return refused(path_, what + " at byte " + std::to_string(at_) + ": what is before it has been printed");
+  return refused(recording_.path, what + " at byte " + std::to_string(at_) + ": what is before it has been printed");
 }
 
 Result<std::optional<std::string_view>> Blocks::next() {

@@ -6,29 +6,37 @@
 #include <string>
 #include <string_view>
 
-#include "engine/base/fd.h"
+#include "engine/base/regular_file.h"
 #include "engine/base/result.h"
 #include "engine/recording/file_format.h"
 
 namespace uprobe::recording {
 
+// A file that begins as a recording. Its owner may change it while it is read.
+struct Recording {
+  RegularFile file;
+  std::string path;  // as the user has named it
+};
+
+// Code::usage for what is no regular file: a FIFO would hold the tool, and a recording may be read twice. Code::refused where the
+// file is no recording, or one of another version.
+Result<Recording> open_recording(const std::string& path);
+
 class Blocks {
  public:
-  // Fails if the file is no recording, or one of another version.
-  static Result<Blocks> open(const std::string& path);
+  // `recording` must outlive it.
+  explicit Blocks(const Recording& recording) : recording_(recording) {}
 
   // The entries of the next block, valid until the next call; nothing: there is none. Fails at a block that is not whole.
   Result<std::optional<std::string_view>> next();
 
  private:
-  explicit Blocks(Fd file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
   // As many of the bytes as are there.
   Result<std::size_t> read(void* to, std::size_t bytes);
   Error damaged(const std::string& what) const;
 
-  Fd file_;
-  std::string path_;
-  std::uint64_t at_ = 0;
+  const Recording& recording_;
+  std::uint64_t at_ = sizeof(FileHead);
   std::string entries_;
 };
 

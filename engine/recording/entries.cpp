@@ -5,7 +5,6 @@
 #include <cstring>
 #include <optional>
 
-#include "engine/recording/blocks.h"
 #include "engine/recording/file_format.h"
 #include "engine/recording/words.h"
 #include "engine/shared/session_area.h"
@@ -123,6 +122,8 @@ class Dispatcher {
     return parser.is_at_end();
   }
   bool take_event(std::string_view bytes) {
+    described_ += bytes.size();
+    if (bytes.size() > kMostEventBytes || described_ > kMostDescribedBytes) return false;
     auto layout = layout_of(bytes);
     if (!layout || events_ == shared::kMaxEvents) return false;
     ++events_;
@@ -163,6 +164,7 @@ class Dispatcher {
   Listener& listener_;
   SavedSymbols symbols_;
   std::uint32_t events_ = 0;
+  std::uint64_t described_ = 0;  // bytes of their descriptions
   bool has_begun_ = false, has_ended_ = false, is_satisfied_ = false;
 };
 
@@ -215,12 +217,12 @@ format::CodePlace SavedSymbols::place_of(const trace::EventRecord*, std::uint64_
   return {};
 }
 
-Status read_recording(const std::string& path, Listener& listener) {
-  auto blocks = Blocks::open(path);
-  if (!blocks) return blocks.error();
+Status read_recording(const Recording& recording, Listener& listener) {
+  const std::string& path = recording.path;
+  Blocks blocks(recording);
   Dispatcher dispatcher(listener);
   for (;;) {
-    const auto block = blocks->next();
+    const auto block = blocks.next();
     if (!block) return block.error();
     if (!block->has_value()) break;
     if (!dispatcher.take_block(**block))

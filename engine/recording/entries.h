@@ -11,6 +11,7 @@
 #include "engine/output/formatter.h"
 #include "engine/output/symbols.h"
 #include "engine/program/layout.h"
+#include "engine/recording/blocks.h"
 
 namespace uprobe::recording {
 
@@ -57,7 +58,7 @@ class Listener {
   virtual void end(const std::vector<format::Total>& totals) = 0;
 };
 
-// Fails where the file is no recording or is not whole, after all that is before that place has been handed on.
-Status read_recording(const std::string& path, Listener& listener);
+// Fails where the recording is not whole, after all that is before that place has been handed on.
+Status read_recording(const Recording& recording, Listener& listener);
 
 }  // namespace uprobe::recording

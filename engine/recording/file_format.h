@@ -36,6 +36,9 @@ static_assert(sizeof(BlockHead) == 16);
 // A block ends once it has this size; the last entry may be large.
 inline constexpr std::uint32_t kBlockBytes = 64 * 1024, kMostBlockBytes = 16 * 1024 * 1024;
 
+// The descriptions of events stay in memory: bytes of one entry, and of all.
+inline constexpr std::uint32_t kMostEventBytes = 128 * 1024, kMostDescribedBytes = 32 * 1024 * 1024;
+
 enum class EntryKind : std::uint32_t {
   settings = 1,  // the first one
   event = 2,     // the next type: before its records

@@ -49,6 +49,15 @@ void Recorder::add(const program::EventLayout& layout) {
   event.shows_symbols = event.shows_caller ||
                         std::any_of(layout.fields.begin(), layout.fields.end(),
                                     [](const program::Field& field) { return field.kind == program::Kind::symbol; });
+  Writer writer;
+  const std::size_t bytes = event_bytes(layout, writer).size();
+  described_ += bytes;
+  has_too_many_events_ = has_too_many_events_ || bytes > kMostEventBytes || described_ > kMostDescribedBytes;
+  if (!has_too_many_events_) ++fitting_;
+}
+
+std::string_view Recorder::why_full() const {
+  return has_too_many_events_ ? "the events are more than a recording can describe (32 MiB): tracing has ended" : "";
 }
 
 void Recorder::open_block(Buffer& out) {
@@ -85,7 +94,7 @@ void Recorder::add_settings(Buffer& out) const {
 }
 
 void Recorder::add_new_events(Buffer& out) {
-  for (; written_ < events_.size(); ++written_) {
+  for (; written_ < fitting_; ++written_) {
     open_block(out);
     Writer writer;
     add_entry(EntryKind::event, event_bytes(events_[written_].layout, writer), out);
@@ -94,8 +103,8 @@ void Recorder::add_new_events(Buffer& out) {
 }
 
 void Recorder::append(const trace::EventRecord& record, std::string_view comm, Buffer& out) {
-  if (record.type >= events_.size()) return;
-  if (written_ < events_.size()) add_new_events(out);
+  if (record.type >= fitting_) return;
+  if (written_ < fitting_) add_new_events(out);
   open_block(out);
   const Event& event = events_[record.type];
   if (event.shows_symbols && options_.symbols != nullptr) add_symbols(event, record, out);

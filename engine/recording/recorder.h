@@ -22,7 +22,10 @@ class Recorder final : public format::Formatter {
   void header(format::Buffer&) override { has_header_ = true; }
   void append(const trace::EventRecord& record, std::string_view comm, format::Buffer& out) override;
   void flush(format::Buffer& out) override;
-  bool is_full() const override { return limit_ != 0 && bytes_ + 2 * std::uint64_t{kBlockBytes} > limit_; }
+  bool is_full() const override {
+    return has_too_many_events_ || (limit_ != 0 && bytes_ + 2 * std::uint64_t{kBlockBytes} > limit_);
+  }
+  std::string_view why_full() const override;
   void end(std::span<const format::Total> totals, format::Buffer& out) override;
 
  private:
@@ -46,7 +49,9 @@ class Recorder final : public format::Formatter {
   bool has_header_ = false, has_begun_ = false, is_open_ = false;
   std::size_t block_ = 0;  // where its head is in the buffer
   std::vector<Event> events_;
-  std::size_t written_ = 0;  // of the events
+  std::size_t written_ = 0, fitting_ = 0;  // of the events
+  std::uint64_t described_ = 0;            // bytes of their descriptions
+  bool has_too_many_events_ = false;       // for a reader to take
   std::vector<std::uint8_t> padded_, stack_;
 };
 

@@ -177,14 +177,15 @@ class Player final : public Listener {
 
 }  // namespace
 
-Result<std::vector<format::Total>> replay(const ReplayOptions& options, const Output& output) {
+Result<std::vector<format::Total>> replay(const Recording& recording, const ReplayOptions& options,
+                                          const Output& output) {
   Survey survey(options);
   // What is wrong with the file is said after what it holds.
   if (!options.filter.empty() || format::format_called(options.format)->has_fixed_fields)
-    static_cast<void>(read_recording(options.path, survey));
+    static_cast<void>(read_recording(recording, survey));
   RETURN_IF_ERROR(survey.verdict());
   Player player(options, output, survey.layouts);
-  const Status read = read_recording(options.path, player);
+  const Status read = read_recording(recording, player);
   std::vector<format::Total> totals = player.finish();
   if (!read) return read.error();
   return totals;

@@ -9,12 +9,12 @@
 
 #include "engine/base/result.h"
 #include "engine/output/formatter.h"
+#include "engine/recording/blocks.h"
 #include "engine/types.h"
 
 namespace uprobe::recording {
 
 struct ReplayOptions {
-  std::string path;
   std::string format = "text";
   bool without_header = false;  // even if the session had one
   bool short_lines = false, raw_strings = false;
@@ -27,6 +27,7 @@ struct ReplayOptions {
 };
 
 // Returns the events that have lost hits. A filter that none of the events takes is refused before anything is printed.
-Result<std::vector<format::Total>> replay(const ReplayOptions& options, const Output& output);
+Result<std::vector<format::Total>> replay(const Recording& recording, const ReplayOptions& options,
+                                          const Output& output);
 
 }  // namespace uprobe::recording

@@ -55,7 +55,7 @@ class Printer : public Recipient {
   void take(const trace::EventRecord& record, std::string_view task) override {
     if (is_full()) return;
     ++printed_;
-    if (options_.max_events != 0 || options_.record_limit != 0) count(record.type);
+    if (options_.max_events != 0 || options_.records) count(record.type);
     writer_.formatter->append(record, task, text_);
     if (text_.size() >= kFlushBytes) end_batch();
   }
@@ -74,6 +74,7 @@ class Printer : public Recipient {
   bool is_full() const override {
     return (options_.max_events != 0 && printed_ >= options_.max_events) || writer_.formatter->is_full();
   }
+  std::string_view why_full() const override { return writer_.formatter->why_full(); }
   std::vector<std::uint64_t> taken() const override { return taken_; }
 
  private:

@@ -29,6 +29,8 @@ class Recipient {
   // The session has come to its end. `summary` is called only where it is needed.
   virtual void end(const std::function<Summary()>& /*summary*/) {}
   virtual bool is_full() const { return false; }
+  // Where the user has not asked for that, why; else empty.
+  virtual std::string_view why_full() const { return {}; }
   virtual bool is_broken() const { return false; }  // its reader is gone
   // Where it is full: how many records of each event it has taken. Later hits are none of its user's.
   virtual std::vector<std::uint64_t> taken() const { return {}; }

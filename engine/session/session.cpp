@@ -163,6 +163,7 @@ Result<Ending> Session::run(const RunOptions& options, const Output& output) {
   const auto printer = state_->make_printer_for(options, output);
   Result<Ending> ending = state_->loop.run(options, *printer);
   if (printer->is_full()) state_->report.limit_hits(printer->taken());
+  if (!printer->why_full().empty()) state_->messages.notes.emplace_back(printer->why_full());
   printer->end([this] { return summary(); });
   return ending;
 }

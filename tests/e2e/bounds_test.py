@@ -118,6 +118,43 @@ os.getppid()
         self.assertLess(memory, MOST_MEMORY)
 
 
+# Each child has a map with as many functions of long names as the tool keeps of one process. Ends when all maps have been read.
+MAPS_OF_CODE = """
+import ctypes, os, signal
+CHILDREN, ACCESS = 30, 1
+libc = ctypes.CDLL(None, use_errno=True)
+watch, read_in = libc.inotify_init(), set()
+children = []
+for i in range(CHILDREN):
+    pid = os.fork()
+    if pid == 0:
+        while True: signal.pause()
+    children.append(pid)
+try:
+    for pid in children:
+        with open(f"/tmp/perf-{pid}.map", "x", encoding="ascii") as file:
+            file.writelines(f"{(i + 1) << 12:x} 10 f{i:04} {'f' * 4000}\\n" for i in range(4096))
+        assert libc.inotify_add_watch(watch, os.fsencode(f"/tmp/perf-{pid}.map"), ACCESS) > 0
+    while len(read_in) < CHILDREN:
+        events = os.read(watch, 65536)
+        read_in |= {events[at:at + 4] for at in range(0, len(events), 16)}
+finally:
+    for pid in children:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.unlink(f"/tmp/perf-{pid}.map")
+"""
+
+
+class MapsOfCode(harness.TestCase):
+    def test_many_processes_with_long_maps(self):
+        path = self.write("target.py", MAPS_OF_CODE)
+        code, err, memory = run_and_measure([*harness.tracer("-o", self.path("trace"), "-p", "p:work jit:f*"), "--", sys.executable, path])
+        self.assertEqual(code, 0, err)
+        self.assertLess(memory, MOST_MEMORY)
+        self.assertRegex(err, r"generated code: \d+ functions not probed, because the maps name too many that match")
+
+
 class DebugInformation(harness.TestCase):
     def setUp(self):
         super().setUp()

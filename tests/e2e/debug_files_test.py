@@ -94,6 +94,8 @@ class Files(harness.TestCase):
         seen = self.trace("-p", f"p:f {self.program}:weigh")
         self.assertEqual(seen.returncode, 125, seen.stderr)
         self.assertIn(b"no function 'weigh'", seen.stderr)
+        for reason in reasons:
+            self.assertIn(reason, seen.stderr.decode())
         seen = self.trace("-p", f"p:f {self.program}:prog.c:{LINE} scale")
         self.assertEqual(seen.returncode, 125, seen.stderr)
         self.assertIn(b"has no debug information", seen.stderr)
@@ -200,6 +202,19 @@ class Wrong(Files):
         with open(self.path("bin/prog.debug"), "ab") as file:
             file.write(b"x")
         self.check_unknown("prog.debug has another check sum")
+
+    def test_one_that_is_too_large_to_be_summed(self):
+        """A program may name any file: the tool computes the check sum of 64 MiB at most."""
+        self.build("-Wl,--build-id=none")
+        self.separate(self.path("bin/prog.debug"))
+        self.check()
+        os.truncate(self.path("bin/prog.debug"), 2 << 30)
+        self.check_unknown("prog.debug has no build id, and is larger than the 64 MiB of which a check sum is computed")
+
+    def test_a_large_one_by_its_build_id(self):
+        self.separate(self.path("bin/prog.debug"))
+        os.truncate(self.path("bin/prog.debug"), 65 << 20)
+        self.check()
 
     def test_another_build_id(self):
         """The check sum is right, and yet it is the debug file of another program."""

@@ -223,6 +223,31 @@ class Attached(RestartsCase):
                 self.assertEqual(tool.stdout.read(), "")
 
 
+class Shown(RestartsCase):
+    """A descriptor in the file's data, in no section of its own, with a signature that the program has chosen."""
+    def test_places_inside_are_refused(self):
+        for fixture in ("restarts", "restarts_static"):
+            self.file = Elf(harness.fixture(fixture))
+            for name, expected in (("begin", 125), ("middle", 125), ("add", 125), ("end", 0), ("again", 0)):
+                with self.subTest(name, fixture=fixture):
+                    place = self.file.offset_of_address(self.file.symbols[f"shown_{name}"])
+                    seen = harness.run(harness.tracer("--dry-run", "-p", f"p:f {harness.fixture(fixture)}:{place:#x}"))
+                    self.assertEqual(seen.returncode, expected, seen.stderr)
+                    if expected:
+                        self.assertIn(b"may be inside an rseq critical section: what looks like a descriptor of one names it", seen.stderr)
+
+    def test_probes_beside_it_count(self):
+        words = [word for place in ("shown", "each_round") for word in ("-p", f"p:{place} {self.program}:{place}")]
+        for how in ("plain", "threads"):
+            seen = harness.run(harness.tracer("-v", "-o", self.path("trace"), *words, "--", self.program), f"shown {how} {ROUNDS}\n".encode())
+            self.assertEqual((seen.returncode, seen.stdout), (0, self.expected(f"shown {how}")), seen.stderr)
+            rounds = ROUNDS * (THREADS if how == "threads" else 1)
+            hits = self.hits_in(seen.stderr.decode())
+            self.assertEqual(hits["each_round"], rounds, seen.stderr)
+            self.assertGreaterEqual(hits["shown"], rounds)  # an aborted one begins again
+            self.assertNotIn(b"removed", seen.stderr)
+
+
 class OwnTraps(RestartsCase):
     fixture = "own_traps"
 

@@ -40,6 +40,16 @@ TEST_P(RseqSections, WithoutASectionOfTheirOwn) {
   EXPECT_FALSE(sections[2].is_exact);
 }
 
+// With a signature that the program has chosen: by the shape of their descriptors, which tables of functions do not have.
+TEST_P(RseqSections, WithASignatureOfTheirOwn) {
+  const ElfFile file = must_open(fixture(std::string(GetParam()) + "_own"));
+  const std::uint64_t one = only_function(file, "add_one").address, two = only_function(file, "add_two").address;
+  const auto sections = file.rseq_sections();
+  ASSERT_EQ(sections.size(), 2U);
+  EXPECT_EQ(sections[0], (RseqSection{.code = {one + 7, one + 13}, .abort = one + 21, .is_likeness = true}));
+  EXPECT_EQ(sections[1], (RseqSection{.code = {two, two + 7}, .abort = two + 15, .is_likeness = true}));
+}
+
 TEST(RseqSection, TouchesItsCodeAndItsSignature) {
   const RseqSection section{.code = {0x100, 0x110}, .abort = 0x200};
   EXPECT_FALSE(section.touches(0xf0, 0x100));

@@ -58,10 +58,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   append(file, &block, sizeof block);
   append(file, data + 1, size - 1);
   const auto formats = format::formats();
-  recording::ReplayOptions options{.path = "/proc/self/fd/" + std::to_string(file),
-                                   .format = std::string(formats[data[0] % formats.size()].name)};
+  recording::ReplayOptions options{.format = std::string(formats[data[0] % formats.size()].name)};
   if ((data[0] & 0x80) != 0) options.filter = "f4 > 1 || comm ~ \"a*\"";
-  const auto done = recording::replay(options, [](std::string_view text) {
+  const auto opened = recording::open_recording("/proc/self/fd/" + std::to_string(file));
+  require(static_cast<bool>(opened));
+  const auto done = recording::replay(*opened, options, [](std::string_view text) {
     require(!text.empty());
     return 0;
   });

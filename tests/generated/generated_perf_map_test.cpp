@@ -47,10 +47,11 @@ class PerfMapFile : public testing::Test {
   void add(const std::string& text) { std::ofstream(path_, std::ios::app) << text; }
   void write(const std::string& text) { std::ofstream(path_, std::ios::trunc) << text; }
   // The names that a look shows, '!' first where it begins anew.
-  std::string look() {
+  std::string look(std::uint64_t budget = std::uint64_t{16} << 20) {
     std::string seen;
-    map_.read([&] { seen += "!"; },
-              [&](const GeneratedFunction& function) { seen += std::string(function.name) + ","; });
+    map_.read(
+        budget, [&] { seen += "!"; },
+        [&](const GeneratedFunction& function) { seen += std::string(function.name) + ","; });
     return seen;
   }
 
@@ -88,6 +89,25 @@ TEST_F(PerfMapFile, HasLongLinesAndMuchText) {
   }
   write(text + std::string(std::size_t{3} << 20, 'x') + "\n1000 10 last\n");
   EXPECT_EQ(look(), expected + "last,");
+}
+
+TEST_F(PerfMapFile, IsReadAsFarAsTheBudgetGoes) {
+  const std::string blanks(std::size_t{1} << 20, ' ');
+  write("1000 10 a\n" + blanks + "\n1000 10 b\n" + blanks + "\n1000 10 c\n");
+  EXPECT_EQ(look(0), "!");
+  EXPECT_EQ(look(1), "a,");
+  std::string later;
+  for (int looks = 0; looks < 10; ++looks) later += look(1);
+  EXPECT_EQ(later, "b,c,");
+}
+
+TEST_F(PerfMapFile, IsCutWhereItIsTooLarge) {
+  add("1000 10 a\n");
+  ASSERT_EQ(::truncate(path_.c_str(), static_cast<off_t>(2 * PerfMap::kMostBytes)), 0);
+  EXPECT_EQ(look(), "!a,");
+  EXPECT_FALSE(map_.is_cut());
+  EXPECT_EQ(look(2 * PerfMap::kMostBytes), "");
+  EXPECT_TRUE(map_.is_cut());
 }
 
 TEST_F(PerfMapFile, IsNoOtherThanAFile) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A recording prints what the session would have printed, in any format; and what is not whole is not printed.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -89,10 +90,12 @@ class Recording : public testing::Test {
     std::string text, error;
     std::vector<format::Total> totals;
   };
-  Printed play(ReplayOptions options = {}) {
-    options.path = path_;
+  Printed play(const ReplayOptions& options = {}) {
     Printed printed;
-    auto totals = replay(options, [&](std::string_view text) { return printed.text += text, 0; });
+    const auto recording = open_recording(path_);
+    auto totals = recording
+                      ? replay(*recording, options, [&](std::string_view text) { return printed.text += text, 0; })
+                      : Result<std::vector<format::Total>>(recording.error());
     if (!totals) printed.error = totals.error().text;
     if (totals) printed.totals = totals.take();
     return printed;
@@ -216,7 +219,9 @@ TEST_F(Recording, OtherFilesAndVersions) {
   write(std::string(reinterpret_cast<const char*>(&head), sizeof head));
   EXPECT_EQ(play().error, "is a recording of format 2, and this uprobe-run reads format 1: uprobe-run 9.1 reads it");
   ::unlink(path_.c_str());
-  EXPECT_NE(play().error.find("cannot be read"), std::string::npos);
+  EXPECT_EQ(play().error, "No such file or directory");
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_EQ(play().error, "is a fifo: a recording is a regular file");
 }
 
 TEST_F(Recording, EndsAtItsLimit) {
@@ -235,6 +240,32 @@ TEST_F(Recording, EndsAtItsLimit) {
   EXPECT_GE(out.size(), kLimit / 2);
   write(std::string(out.view()));
   EXPECT_EQ(hits_of({}), hits);
+}
+
+// Descriptions stay in memory: those of a recording that anybody may have made are as many as a session can have.
+TEST_F(Recording, DescriptionsOfEventsHaveBounds) {
+  for (const std::size_t bytes : {std::size_t{1000}, std::size_t{kMostEventBytes}}) {
+    Recorder recorder({});
+    program::EventLayout layout = records_[0].layout;
+    layout.fields.assign(4, layout.fields[0]);
+    for (program::Field& field : layout.fields) field.declared = std::string(bytes / 4, 'd');
+    format::Buffer out;
+    recorder.add(layout);
+    EXPECT_EQ(recorder.is_full(), bytes == kMostEventBytes);
+    EXPECT_EQ(recorder.why_full().empty(), bytes != kMostEventBytes);
+    recorder.append(records_[0].event(), "zsh", out);
+    recorder.end({}, out), recorder.flush(out);
+    write(std::string(out.view()));
+    EXPECT_EQ(play().error, "");
+  }
+  Recorder recorder({});
+  format::Buffer out;
+  std::size_t events = 0;
+  for (; !recorder.is_full() && events < 1'000'000; ++events) recorder.add(records_[0].layout);
+  EXPECT_LT(events, 1'000'000U);
+  recorder.append(records_[0].event(), "zsh", out);
+  recorder.end({}, out), recorder.flush(out);
+  EXPECT_LT(out.size(), kMostDescribedBytes + kMostDescribedBytes / 4);
 }
 
 TEST(Sums, EveryByteCounts) {
