@@ -11,6 +11,7 @@
 #include "engine/patch/batched_patch.h"
 #include "engine/patch/islands.h"
 #include "engine/patch/patch.h"
+#include "engine/patch/semaphores.h"
 #include "engine/patch/single_threaded_start.h"
 
 namespace uprobe::control {
@@ -129,6 +130,34 @@ Status ProcessArming::note_objects() {
     RETURN_IF_ERROR(change());
     RETURN_IF_ERROR(block.set_object(target, i, places[i]));
   }
+  return ok();
+}
+
+// Sorted.
+std::vector<Addr> ProcessArming::wanted_semaphores() const {
+  std::vector<Addr> wanted;
+  for (const target::Mapping& m : maps) {
+    if (state.probes.semaphores().empty() || !holds_semaphores(m)) continue;
+    const auto version = mapped_version(target.pid(), m);
+    for (const PlannedSemaphore& one : state.probes.semaphores()) {
+      if (!version || one.events.empty() || one.file->identity() != version->identity) continue;
+      const bool is_inside = one.offset >= m.offset && one.offset - m.offset + 2 <= m.end - m.begin;
+      if (is_inside && (!one.version || *one.version == *version)) wanted.push_back(m.begin + (one.offset - m.offset));
+    }
+  }
+  std::ranges::sort(wanted);
+  return wanted;
+}
+
+Status ProcessArming::count_semaphores() {
+  const std::vector<Addr> wanted = wanted_semaphores();
+  if (are_counted(target, block, wanted)) return ok();
+  RETURN_IF_ERROR(state.known.renew(target, block));
+  is_changed_ = true;
+  const Status counted = control::count_semaphores(target, block, maps, wanted);
+  if (counted || counted.error().code != Code::limit) return counted;
+  state.report.notes.insert("markers beyond " + std::to_string(shared::kSemaphores) +
+                            " semaphores in one process are not switched on");
   return ok();
 }
 

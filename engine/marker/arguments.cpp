@@ -220,7 +220,8 @@ Result<Argument> fetch(const Written& written, const NotedArgument& noted, const
 
 // A body that a listing can show: the kernel's words where there are some.
 void settle_body(const Written& written, const MarkerOperand& operand, Argument& argument) {
-  if (argument.source_bytes == 0 && !has_own_steps(operand) && operand.kind != OperandKind::address) return;
+  const bool is_address = operand.kind == OperandKind::address && argument.sink == spec::Sink::value;
+  if (argument.source_bytes == 0 && !has_own_steps(operand) && !is_address) return;
   argument.body = std::string(written.body);
   if (!written.type) argument.body += ":" + name_of({argument.kind, argument.size});
 }
