@@ -2,7 +2,6 @@
 """Markers (USDT): operands of every form, several places of one event, lists; semaphores at every way to begin and to end."""
 import os
 import re
-import shutil
 import signal
 import subprocess
 
@@ -285,11 +284,18 @@ class Debian(Markers):
         self.assertGreater(seen.counts().get("throw", 0), 0)
 
     def test_python(self):
-        python = os.path.realpath(shutil.which("python3") or "")
-        if b"gc__start" not in harness.run([harness.tool(), "-lsdt:python:*", "-x", python]).stdout:
+        """Only a tracer counts its semaphores up, and there are no hits without."""
+        python = os.path.realpath("/usr/bin/python3")
+        if not os.path.exists(python) or b"gc__start" not in harness.run([harness.tool(), "-lsdt:python:*", "-x", python]).stdout:
             self.skipTest("this python3 has no markers")
-        seen = self.trace("-p", "sdt:python:gc__start", program=[python, "-c", "import gc\nfor i in range(3): gc.collect(i)"])
-        self.assertEqual([hit.arguments for hit in seen.hits if hit.event == "gc__start"][-3:], ["arg1=0", "arg1=1", "arg1=2"])
+        command = [python, "-S", "-c", "import gc\nfor i in range(3): gc.collect(i)"]
+        definitions = [f"p:{name} {python}:sdt:python:{name} {words}" for name, words in (
+            ("gc__start", "$arg1"), ("gc__done", "$arg1"), ("function__entry", "$arg1:string f=$arg2:string $arg3"))]
+        lines = [re.sub(r"^p:\w+/", "p:", self.listing(definition)[0]) for definition in definitions]
+        kernel = oracle.run_kernel(lines, command)
+        seen = self.trace(*(word for definition in definitions for word in ("-p", definition)), program=command, stdin=b"")
+        self.assertEqual([(hit.event, hit.arguments) for hit in seen.hits], [(hit.event, hit.arguments) for hit in kernel.hits])
+        self.assertLessEqual({"arg1=0", "arg1=1", "arg1=2"}, {hit.arguments for hit in seen.hits if hit.event == "gc__start"})
 
 
 if __name__ == "__main__":
