@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "arch/abi/elf.h"
@@ -40,6 +42,13 @@ Status write_together(target::Target& target, std::span<const ArmedPlace> texts)
   std::vector<TextPiece> pieces;
   for (const ArmedPlace& text : texts) pieces.push_back({text.at, {text.armed.bytes, text.armed.length}});
   return write_in_runs(target, std::move(pieces));
+}
+
+// Link time, by the writable segments.
+std::optional<std::uint64_t> address_of_data(const elf::ElfFile& file, std::uint64_t offset) {
+  for (const elf::Segment& s : file.segments())
+    if (s.writable && offset >= s.offset && offset - s.offset < s.file_bytes) return s.address + (offset - s.offset);
+  return {};
 }
 
 }  // namespace
@@ -133,16 +142,21 @@ Status ProcessArming::note_objects() {
   return ok();
 }
 
-// Sorted.
+// Sorted. Only of files that are mapped as a loader maps them: a program that edits a copy of the file in memory finds it unchanged.
 std::vector<Addr> ProcessArming::wanted_semaphores() const {
   std::vector<Addr> wanted;
-  for (const target::Mapping& m : maps) {
-    if (state.probes.semaphores().empty() || !holds_semaphores(m)) continue;
-    const auto version = mapped_version(target.pid(), m);
-    for (const PlannedSemaphore& one : state.probes.semaphores()) {
-      if (!version || one.events.empty() || one.file->identity() != version->identity) continue;
-      const bool is_inside = one.offset >= m.offset && one.offset - m.offset + 2 <= m.end - m.begin;
-      if (is_inside && (!one.version || *one.version == *version)) wanted.push_back(m.begin + (one.offset - m.offset));
+  std::map<const elf::ElfFile*, std::set<std::uint64_t>> biases;
+  for (const PlannedSemaphore& one : state.probes.semaphores()) {
+    const auto address = one.events.empty() ? std::nullopt : address_of_data(*one.file, one.offset);
+    if (!address) continue;
+    const auto [known, is_new] = biases.try_emplace(one.file.get());
+    std::string why;
+    if (is_new) known->second = biases_of(target.pid(), maps, {.file = one.file, .version = one.version}, why);
+    for (const std::uint64_t bias : known->second) {
+      const target::Mapping* m = target::mapping_at(maps, Addr{*address + bias});
+      const bool is_its =
+          m != nullptr && holds_semaphores(*m) && m->offset + (*address + bias - m->begin.value) == one.offset;
+      if (is_its) wanted.push_back(Addr{*address + bias});
     }
   }
   std::ranges::sort(wanted);

@@ -4,7 +4,10 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "engine/base/text.h"
@@ -25,12 +28,29 @@ bool matches(const std::string& pattern, const std::string& name) {
   return pattern == name || ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 
-MarkerEvent& event_called(std::vector<MarkerEvent>& events, std::string group, std::string name) {
-  const auto found = std::find_if(events.begin(), events.end(),
-                                  [&](const MarkerEvent& e) { return e.group == group && e.event == name; });
-  if (found != events.end()) return *found;
-  return events.emplace_back(MarkerEvent{.group = std::move(group), .event = std::move(name), .places = {}});
-}
+// Finds events by name and places by offset: a hostile file has as many as it likes.
+class EventsByName {
+ public:
+  EventsByName(std::vector<MarkerEvent>& events, const elf::ElfFile& file) : events_(events) {
+    for (std::size_t i = 0; i < events.size(); ++i) {
+      numbers_[{events[i].group, events[i].event}] = i;
+      for (const MarkerPlace& place : events[i].places)
+        if (place.file->identity() == file.identity()) places_.insert({i, place.marker.offset});
+    }
+  }
+  // Not if the event has the place already.
+  void add(const std::string& group, const std::string& event, MarkerPlace place) {
+    const auto [at, is_new] = numbers_.try_emplace({group, event}, events_.size());
+    if (is_new) events_.push_back({.group = group, .event = event, .places = {}});
+    if (places_.insert({at->second, place.marker.offset}).second)
+      events_[at->second].places.push_back(std::move(place));
+  }
+
+ private:
+  std::vector<MarkerEvent>& events_;
+  std::map<std::pair<std::string, std::string>, std::size_t> numbers_;
+  std::set<std::pair<std::size_t, std::uint64_t>> places_;
+};
 
 std::string described(const MarkerPlace& place) { return place.path + ":" + hex(place.marker.offset); }
 
@@ -95,23 +115,30 @@ class Places {
       if (*number > noted.size() || !noted[*number - 1].problem.empty()) continue;  // argument_at() says so
       const NumberType& here = noted[*number - 1].type;
       const auto common = type ? common_type(*type, here) : std::optional(here);
-      if (!common)
-        return Error{.code = Code::refused,
-                     .text = "$arg" + std::to_string(*number) + " is " + name_of(*type) +
-                             " at one place of the marker and " + name_of(here) + " at another",
-                     .help = "a type makes them one: $arg" + std::to_string(*number) + ":x" +
-                             std::to_string(8 * std::min(type->bytes, here.bytes))};
+      if (!common) return no_type("$arg" + std::to_string(*number), *type, here);
       type = common;
     }
     return type;
+  }
+
+  static Error no_type(const std::string& argument, const NumberType& one, const NumberType& other) {
+    const std::string bits = std::to_string(8 * std::min(one.bytes, other.bytes));
+    return Error{
+        .code = Code::refused,
+        .text = argument + " is " + name_of(one) + " at one place of the marker and " + name_of(other) + " at another",
+        .help = "a type makes them one: " + argument + ":x" + bits};
+  }
+
+  bool has_field(std::size_t i, const std::string& name) const {
+    const auto& earlier = specs_[i].arguments;
+    return std::any_of(earlier.begin(), earlier.end(), [&](const Argument& one) { return one.name == name; });
   }
 
   Result<Argument> argument_at(std::size_t i, const WrittenArgument& written, const std::optional<NumberType>& type) {
     auto argument = fetch_argument(with_name(written.text, specs_[i].arguments.size() + 1), noted_[i], type);
     if (!argument) return argument;
     argument->column = argument->symbol_column = argument->object_column = written.column;
-    const auto& earlier = specs_[i].arguments;
-    if (std::any_of(earlier.begin(), earlier.end(), [&](const Argument& one) { return one.name == argument->name; }))
+    if (has_field(i, argument->name))
       return Error{.text = "the field '" + argument->name + "' is there already",
                    .help = "give it a name: NAME=" + written.text};
     ProbeSpec alone = specs_[i];
@@ -133,17 +160,11 @@ void add_matches(const ProbeSpec& definition, const std::string& path, const std
                  const Notes& notes, std::vector<MarkerEvent>& events) {
   const bool is_named = !definition.is_bare && !definition.has_automatic_name;
   const bool has_group = !definition.is_bare && definition.group != spec::kDefaultGroup;
-  for (const Marker& marker : notes.markers) {
-    if (!matches(definition.place.provider, marker.provider) || !matches(definition.place.marker, marker.name))
-      continue;
-    auto& places = event_called(events, has_group || is_named ? definition.group : name_in_event(marker.provider),
-                                is_named ? definition.event : name_in_event(marker.name))
-                       .places;
-    const auto is_known = [&](const MarkerPlace& one) {
-      return one.file->identity() == file->identity() && one.marker.offset == marker.offset;
-    };
-    if (std::none_of(places.begin(), places.end(), is_known)) places.push_back({path, file, marker});
-  }
+  EventsByName by_name(events, *file);
+  for (const Marker& marker : notes.markers)
+    if (matches(definition.place.provider, marker.provider) && matches(definition.place.marker, marker.name))
+      by_name.add(has_group || is_named ? definition.group : name_in_event(marker.provider),
+                  is_named ? definition.event : name_in_event(marker.name), {path, file, marker});
 }
 
 Result<std::vector<ProbeSpec>> specs_of(const ProbeSpec& definition, const MarkerEvent& event,

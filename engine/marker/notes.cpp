@@ -79,15 +79,18 @@ class Reader {
     if (!cursor.good()) return tell(at, "it does not end in its section; the notes after it are not read"), 0;
     if (notes_.markers.size() >= kMostMarkers)
       return tell(at, "there are too many; the notes after it are not read"), 0;
-    const auto name = owner.slice(0, kOwner.size()).span();
-    const bool is_ours =
-        owner_bytes == kOwner.size() && std::equal(name.begin(), name.end(), kOwner.begin(), kOwner.end());
-    if (!is_ours || type != kType)
-      tell(at, "it is of another kind than version 3 of stapsdt");
-    else if (const Status added = add(rest); !added)
-      tell(at, added.error().text);
-    return cursor.at() + (kAlignment - cursor.at() % kAlignment) % kAlignment;
+    const bool is_marker = owner_bytes == kOwner.size() && is_owner(owner) && type == kType;
+    const Status added = is_marker ? add(rest) : bad("it is of another kind than version 3 of stapsdt");
+    if (!added) tell(at, added.error().text);
+    return (cursor.at() + kAlignment - 1) / kAlignment * kAlignment;
   }
+
+  static bool is_owner(BytesView owner) {
+    const auto name = owner.slice(0, kOwner.size()).span();
+    return std::equal(name.begin(), name.end(), kOwner.begin(), kOwner.end());
+  }
+
+  static Status bad(const char* why) { return Error{.code = Code::damaged, .text = why}; }
 
   Status add(BytesView rest) {
     Cursor cursor(rest);
@@ -95,23 +98,29 @@ class Reader {
     const auto semaphore = cursor.take<std::uint64_t>();
     const std::string_view provider = cursor.text(kLongestName), name = cursor.text(kLongestName);
     const std::string_view arguments = cursor.text(kLongestArguments);
-    const auto refused = [](const char* why) { return Error{.code = Code::damaged, .text = why}; };
-    if (!cursor.good()) return refused("its texts are too long, or do not end");
-    if (!is_name(provider) || !is_name(name)) return refused("its name has characters that no name has");
-    if (!is_plain(arguments)) return refused("its arguments have characters that no operand has");
-    const std::uint64_t moved = base_ && base != 0 ? *base_ - base : 0;
+    if (!cursor.good()) return bad("its texts are too long, or do not end");
+    if (!is_name(provider) || !is_name(name)) return bad("its name has characters that no name has");
+    if (!is_plain(arguments)) return bad("its arguments have characters that no operand has");
     Marker marker{.provider = std::string(provider), .name = std::string(name), .arguments = std::string(arguments)};
-    marker.address = place + moved;
-    const auto offset = file_.offset_of_address(marker.address);
-    if (!offset || !file_.is_executable_offset(*offset)) return refused("its place is not in code of the file");
-    marker.offset = *offset;
-    if (semaphore != 0) {
-      marker.semaphore = offset_of_data(file_, semaphore + moved);
-      if (!marker.semaphore) return refused("its semaphore is not in writable data of the file");
-      if (*marker.semaphore % 2 != 0) return refused("its semaphore is at an odd address");
-    }
+    const std::uint64_t moved = base_ && base != 0 ? *base_ - base : 0;
+    RETURN_IF_ERROR(find_place(place + moved, marker));
+    if (semaphore != 0) RETURN_IF_ERROR(find_semaphore(semaphore + moved, marker));
     notes_.markers.push_back(std::move(marker));
     return ok();
+  }
+
+  Status find_place(std::uint64_t address, Marker& marker) const {
+    const auto offset = file_.offset_of_address(address);
+    if (!offset || !file_.is_executable_offset(*offset)) return bad("its place is not in code of the file");
+    marker.address = address;
+    marker.offset = *offset;
+    return ok();
+  }
+
+  Status find_semaphore(std::uint64_t address, Marker& marker) const {
+    marker.semaphore = offset_of_data(file_, address);
+    if (!marker.semaphore) return bad("its semaphore is not in writable data of the file");
+    return *marker.semaphore % 2 == 0 ? ok() : bad("its semaphore is at an odd address");
   }
 
   const elf::ElfFile& file_;

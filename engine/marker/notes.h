@@ -20,7 +20,7 @@
 
 namespace uprobe::marker {
 
-inline constexpr std::size_t kMostMarkers = 100'000;    // of a file
+inline constexpr std::size_t kMostMarkers = 32'768;     // of a file
 inline constexpr std::size_t kLongestName = 128;        // of a provider and of a marker
 inline constexpr std::size_t kLongestArguments = 4096;  // characters
 

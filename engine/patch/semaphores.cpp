@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <span>
 
 namespace uprobe::control {
@@ -59,13 +60,18 @@ std::size_t entry_for(const Block& block, std::uint64_t address) {
   return known != entries.size() ? known : find(0);
 }
 
+// A second entry for an address is the process's invention.
 Status leave_others(target::Target& target, Block& block, const std::vector<target::Mapping>& maps,
                     const std::vector<Addr>& wanted) {
+  std::set<std::uint64_t> seen;
   for (std::size_t i = 0; i < entries_of(block).size(); ++i) {
     const Semaphore entry = entries_of(block)[i];
-    if (entry.address == 0 || has(wanted, entry.address)) continue;
+    if (entry.address == 0) continue;
+    const bool is_first = seen.insert(entry.address).second;
+    if (is_first && has(wanted, entry.address)) continue;
     RETURN_IF_ERROR(block.set_semaphore(target, i, {}));
-    if (entry.is_up != 0 && is_mapped(maps, entry.address)) RETURN_IF_ERROR(count(target, Addr{entry.address}, -1));
+    const bool is_counted = is_first && entry.is_up != 0 && is_mapped(maps, entry.address);
+    if (is_counted) RETURN_IF_ERROR(count(target, Addr{entry.address}, -1));
   }
   return ok();
 }

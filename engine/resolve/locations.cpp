@@ -120,6 +120,31 @@ Result<std::uint64_t> address_of_data(const std::string& symbol, const plan::Fou
   return addresses[0];
 }
 
+Error no_marker(const ProbeSpec& spec, const std::vector<std::string>& names, bool has_libraries) {
+  const spec::Place& place = spec.place;
+  elf::NearNames near(place.marker);
+  for (const std::string& name : names) near.offer(name);
+  const std::vector<std::string> best = near.best(3);
+  std::string help = best.empty() ? "" : "close:";
+  for (const std::string& name : best) help += " " + name;
+  return at_column(spec, place.place_column,
+                   Error{.code = Code::not_found,
+                         .text = "no marker '" + place.provider + ":" + place.marker + "' in " + place.path +
+                                 (has_libraries ? " or its libraries" : ""),
+                         .help = std::move(help)});
+}
+
+// An error about a file reads on from its name.
+Error about(const std::string& path, Error error) {
+  error.text.insert(0, path + ": ");
+  return error;
+}
+
+// An error of one event, at the place unless it has a column of its own.
+Error blamed(const ProbeSpec& spec, const Error& error) {
+  return error.column < 0 ? at_column(spec, spec.place.place_column, error) : error;
+}
+
 }  // namespace
 
 Result<LocationResolver::Specs> LocationResolver::operator()(ProbeSpec spec) {
@@ -162,16 +187,21 @@ Result<LocationResolver::Specs> LocationResolver::operator()(ProbeSpec spec) {
 }
 
 // A program's own markers and those of its libraries; of any other file its own.
-Result<std::vector<marker::MarkerEvent>> LocationResolver::events_of_markers(const ProbeSpec& spec) {
+Result<std::vector<LoadedObject>> LocationResolver::objects_with_markers(const ProbeSpec& spec) {
   const spec::Place& place = spec.place;
   const auto own = files_.open(place.path);
-  if (!own) return at_column(spec, place.path_column, own.error());
-  std::vector<LoadedObject> objects{{place.path, {}}};
-  if (!place.names_object && ((*own)->is_program() || !(*own)->interpreter().empty()) && !objects_for(place).empty())
-    objects = objects_for(place);
+  if (!own) return at_column(spec, place.path_column, about(place.path, own.error()));
+  const bool is_program = (*own)->is_program() || !(*own)->interpreter().empty();
+  if (!place.names_object && is_program && !objects_for(place).empty()) return objects_for(place);
+  return std::vector<LoadedObject>{{place.path, {}}};
+}
+
+Result<std::vector<marker::MarkerEvent>> LocationResolver::events_of_markers(const ProbeSpec& spec) {
+  const auto objects = objects_with_markers(spec);
+  if (!objects) return objects.error();
   std::vector<marker::MarkerEvent> events;
   std::vector<std::string> names;
-  for (const LoadedObject& object : objects) {
+  for (const LoadedObject& object : *objects) {
     const auto file = files_.open(object.path);
     if (!file) continue;
     const marker::Notes found = marker::read_notes(**file);
@@ -179,17 +209,7 @@ Result<std::vector<marker::MarkerEvent>> LocationResolver::events_of_markers(con
     for (const marker::Marker& one : found.markers) names.push_back(one.name);
     marker::add_matches(spec, object.path, *file, found, events);
   }
-  elf::NearNames near(place.marker);
-  for (const std::string& name : names) near.offer(name);
-  const std::vector<std::string> best = near.best(3);
-  std::string help = best.empty() ? "" : "close:";
-  for (const std::string& name : best) help += " " + name;
-  if (events.empty())
-    return at_column(spec, place.place_column,
-                     Error{.code = Code::not_found,
-                           .text = "no marker '" + place.provider + ":" + place.marker + "' in " + place.path +
-                                   (objects.size() > 1 ? " or its libraries" : ""),
-                           .help = std::move(help)});
+  if (events.empty()) return no_marker(spec, names, objects->size() > 1);
   return events;
 }
 
@@ -221,8 +241,7 @@ Result<LocationResolver::Specs> LocationResolver::at_markers(const ProbeSpec& sp
   for (marker::MarkerEvent& event : *events) {
     const Status can = leave_out_places(spec, event);
     auto made = can ? marker::specs_of(spec, event, find, notes_) : Result<Specs>(can.error());
-    if (!made && events->size() == 1)
-      return made.error().column < 0 ? at_column(spec, spec.place.place_column, made.error()) : made.error();
+    if (!made && events->size() == 1) return blamed(spec, made.error());
     if (!made) note(event.group + "/" + event.event + " is left out: " + made.error().text);
     if (made) specs.insert(specs.end(), made->begin(), made->end());
   }

@@ -49,6 +49,7 @@ class LocationResolver {
   Status check_match(const spec::ProbeSpec& spec, const File& file);
   Result<Specs> at_line(spec::ProbeSpec spec);
   Result<Specs> at_markers(const spec::ProbeSpec& spec);
+  Result<std::vector<LoadedObject>> objects_with_markers(const spec::ProbeSpec& spec);
   Result<std::vector<marker::MarkerEvent>> events_of_markers(const spec::ProbeSpec& spec);
   Status leave_out_places(const spec::ProbeSpec& spec, marker::MarkerEvent& event);
   Result<std::vector<spec::Argument>> variables_for(const spec::Argument& group, const spec::ProbeSpec& spec,

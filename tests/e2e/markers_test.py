@@ -3,10 +3,12 @@
 import os
 import re
 import signal
+import struct
 import subprocess
 
 import harness
 import oracle
+from elf_reader import Elf
 from harness import fixture, tracer
 
 # What tests/e2e/fixtures/markers/forms.S puts where the operands say.
@@ -40,7 +42,8 @@ class Markers(harness.TestCase):
         return seen
 
     def refusal(self, *words):
-        seen = harness.run([*tracer("--check", *words), "--", self.host, self.library])
+        mode = [] if "--dry-run" in words else ["--check"]
+        seen = harness.run([*tracer(*mode, *words), "--", self.host, self.library])
         self.assertEqual((seen.returncode, seen.stdout), (125, b""), seen.stderr)
         return seen.stderr.decode()
 
@@ -105,6 +108,23 @@ class Operands(Markers):
         self.assertIn("close: strings", last("strngs"))
         self.assertIn("it has no return", last("strings%return"))
         self.assertIn("it has no return", self.refusal("-p", f"r:x {self.library}:sdt:markers:strings"))
+
+    def test_notes_that_lie(self):
+        """The first note leads out of the code, then into an instruction: the others are as they were."""
+        with open(self.library, "rb") as file:
+            good = file.read()
+        at = good.index(b"stapsdt\0") + 8
+        inside = Elf(self.library).offset_of("forms") + 2
+        for place, said in ((2**64 - 1, b"has a marker that is not known: note at 0x0: its place is not in code of the file"),
+                            (inside, b"markers/registers is left out: ")):
+            with self.subTest(hex(place)):
+                with open(self.library, "wb") as file:
+                    file.write(good[:at] + struct.pack("<Q", place) + good[at + 8:])
+                seen = self.trace("-p", f"{self.library}:sdt:markers:*")
+                self.assertIn(said, seen.stderr)
+                self.assertEqual({hit.event: hit.arguments for hit in seen.hits if hit.event in FORMS},
+                                 {name: words for name, words in FORMS.items() if name != "registers"})
+                self.assertIn("markers:registers", self.refusal("--dry-run", "-p", f"{self.library}:sdt:markers:registers"))
 
     def test_lists(self):
         seen = harness.run([harness.tool(), "-lsdt:*", "-x", self.library])
@@ -202,6 +222,11 @@ class Semaphores(Markers):
         self.assertEqual(talk.say("vhlvh"), [1001, 1, 0, 1001, 1])
         talk.end()
 
+    def test_a_copy_that_the_program_edits_is_left_alone(self):
+        talk = self.traced(*self.both)
+        self.assertEqual(talk.say("vmlvfvc"), [1001, 0, 0, 1001, 0, 1001, 1])
+        talk.end()
+
     def test_tracing_ends_before_the_program(self):
         talk = self.traced("-n", "2", *self.both)
         self.assertEqual(talk.say("vhh"), [1001, 1, 1])
@@ -212,14 +237,40 @@ class Semaphores(Markers):
     def test_attached(self):
         talk = Talk(self)
         self.assertEqual(talk.say("vh"), [0, 0])
-        tool = subprocess.Popen([*tracer("-q", "-o", self.path("trace"), *self.both, "-P", str(talk.process.pid))],
-                                stderr=subprocess.PIPE, start_new_session=True)
-        self.addCleanup(harness.stop_group, tool)
+        tool = self.attach(talk, *self.both)
         harness.wait_until(lambda: talk.say("v") == [1001], "the semaphores to be up")
         self.assertEqual(talk.say("hf"), [1, 0])
         self.assertEqual(talk.say("vh"), [1001, 1])
         tool.send_signal(signal.SIGINT)
         tool.wait(harness.TIMEOUT)
+        self.assertEqual(talk.say("vh"), [0, 0])
+        talk.end()
+
+    def attach(self, talk, *words):
+        tool = subprocess.Popen([*tracer("-q", "-o", self.path("trace"), *words, "-P", str(talk.process.pid))],
+                                stderr=subprocess.PIPE, start_new_session=True)
+        self.addCleanup(harness.stop_group, tool)
+        return tool
+
+    def test_attached_and_killed(self):
+        talk = Talk(self)
+        tool = self.attach(talk, *self.both)
+        harness.wait_until(lambda: talk.say("v") == [1001], "the semaphores to be up")
+        os.kill(tool.pid, signal.SIGKILL)
+        harness.wait_until(lambda: talk.say("v") == [0], "the semaphores to be down")
+        talk.end()
+
+    def test_two_tools(self):
+        talk = Talk(self)
+        first = self.attach(talk, *self.both[:2])
+        harness.wait_until(lambda: talk.say("v") == [1], "the first semaphore to be up")
+        second = self.attach(talk, *self.both)
+        harness.wait_until(lambda: talk.say("v") == [1001], "both semaphores to be up")
+        second.send_signal(signal.SIGINT)
+        second.wait(harness.TIMEOUT)
+        self.assertEqual(talk.say("vh"), [1, 1])
+        first.send_signal(signal.SIGINT)
+        first.wait(harness.TIMEOUT)
         self.assertEqual(talk.say("vh"), [0, 0])
         talk.end()
 

@@ -117,6 +117,16 @@ TEST_F(Semaphores, AProcessThatLiesHarmsNothing) {
   for (std::size_t i = 0; i < lies.size(); ++i) EXPECT_EQ(entry(i).address, 0u);
 }
 
+TEST_F(Semaphores, AnAddressCountsOnce) {
+  set(kFirst, 9);
+  for (std::size_t i = 0; i < 4; ++i) claim(i, {.address = kFirst.value, .is_up = 1, .reserved = 0});
+  EXPECT_FALSE(control::are_counted(target_, block_, {kFirst}));
+  ASSERT_TRUE(count({kFirst}));
+  EXPECT_TRUE(control::are_counted(target_, block_, {kFirst}));
+  ASSERT_TRUE(count({}));
+  EXPECT_EQ(value(kFirst), 8);
+}
+
 TEST_F(Semaphores, TooManyAreSaidSo) {
   std::vector<Addr> many;
   for (std::size_t i = 0; i <= shared::kSemaphores; ++i) many.push_back(kData + 2 * i);
