@@ -149,22 +149,44 @@ std::optional<Meant> of_bpftrace_words(std::string_view text) {
                .problem = "str() is bpftrace's: the type 'string' shows what a value points to"};
 }
 
+// A marker: bpftrace's "usdt:PATH:[PROVIDER:]NAME", whose first argument is arg0, as its functions' are; perf's "sdt_PROVIDER:NAME" and
+// "%sdt_PROVIDER:NAME".
+std::optional<Meant> of_marker(std::string_view text) {
+  constexpr std::string_view kBpftrace = "usdt:", kPerf = "sdt_";
+  const std::size_t end = std::min(text.find_first_of(" \t{"), text.size());
+  std::string_view head = text.substr(0, end);
+  if (head.starts_with('%')) head.remove_prefix(1);
+  const std::string rest(text.substr(end));
+  if (head.starts_with(kPerf) && head.find(':') != std::string_view::npos)
+    return Meant{{"sdt:" + std::string(head.substr(kPerf.size())) + rest}, {}};
+  if (!text.starts_with(kBpftrace)) return {};
+  head = head.substr(kBpftrace.size());
+  const std::size_t last = head.rfind(':');
+  if (last == std::string_view::npos || last + 1 == head.size())
+    return Meant{.places = {}, .problem = "a marker is sdt:PROVIDER:NAME, perhaps with PATH: before it"};
+  const std::string_view path = head.substr(0, last);
+  const bool has_provider = path.find(':') != std::string_view::npos;
+  std::string place = has_provider ? std::string(path) : std::string(path) + ":*";
+  const std::size_t provider = place.rfind(':');
+  place = (provider == 0 ? "" : place.substr(0, provider) + ":") + "sdt:" + place.substr(provider + 1) + ":" +
+          std::string(head.substr(last + 1));
+  const std::string_view action = trimmed(rest);
+  if (action.empty()) return Meant{{place}, {}};
+  return Meant{.places = {place + records_of(action)},
+               .problem = "a filter and an action are bpftrace's: a definition says what is recorded"};
+}
+
 // bpftrace and perf: what belongs to the kernel.
 std::optional<Meant> of_kernel(std::string_view text) {
-  static constexpr std::array<std::string_view, 17> kKinds = {
-      "kprobe",   "kretprobe", "tracepoint",   "rawtracepoint", "kfunc",   "kretfunc",
-      "fentry",   "fexit",     "syscalls",     "usdt",          "profile", "interval",
-      "software", "hardware",  "raw_syscalls", "watchpoint",    "iter"};
+  static constexpr std::array<std::string_view, 16> kKinds = {
+      "kprobe",   "kretprobe", "tracepoint", "rawtracepoint", "kfunc",    "kretfunc",     "fentry",     "fexit",
+      "syscalls", "profile",   "interval",   "software",      "hardware", "raw_syscalls", "watchpoint", "iter"};
   if (text == "BEGIN" || text == "END" || text.starts_with("BEGIN ") || text.starts_with("END "))
     return Meant{.places = {}, .problem = "'BEGIN' and 'END' are bpftrace's: a trace lasts as long as the program"};
   const std::size_t colon = text.find(':');
-  if (text.starts_with("sdt_") || text.starts_with("%sdt_"))
-    return Meant{.places = {}, .problem = "static probes (SDT) are not known: a function is probed by its name"};
   if (colon == std::string_view::npos || std::find(kKinds.begin(), kKinds.end(), text.substr(0, colon)) == kKinds.end())
     return {};
   const std::string kind(text.substr(0, colon));
-  if (kind == "usdt")
-    return Meant{.places = {}, .problem = "static probes (USDT) are not known: a function is probed by its name"};
   const std::string_view where = trimmed(text.substr(0, text.find_first_of(" {/"))).substr(colon + 1);
   const std::size_t last = where.rfind(':');
   const std::string name = system_call(last == std::string_view::npos ? where : where.substr(last + 1));
@@ -296,7 +318,8 @@ std::string as_options(const std::vector<std::string>& places) {
 
 std::optional<Meant> meaning_of(std::string_view text) {
   text = trimmed(text);
-  for (const auto& rule : {of_bpftrace, of_kernel, of_gdb, of_bpftrace_words, of_named, of_function_at, of_list})
+  for (const auto& rule :
+       {of_bpftrace, of_marker, of_kernel, of_gdb, of_bpftrace_words, of_named, of_function_at, of_list})
     if (auto meant = rule(text)) return meant;
   return {};
 }

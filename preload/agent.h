@@ -43,6 +43,7 @@ __attribute__((visibility("hidden"))) bool uprobe_peek8(u64 address, u64* out);
 __attribute__((visibility("hidden"))) bool uprobe_peek1(u64 address, u64* out);
 __attribute__((visibility("hidden"))) u64 uprobe_peek_words(u64 address, u64* out, u64 count);  // readable ones
 __attribute__((visibility("hidden"))) bool uprobe_poke8(u64 address, u64 value);
+__attribute__((visibility("hidden"))) bool uprobe_count_down(u64 address);
 __attribute__((visibility("hidden"))) bool uprobe_peek_thread4(i64 offset, u64* out);
 __attribute__((visibility("hidden"))) bool uprobe_clock(u64* out);
 __attribute__((visibility("hidden"))) void uprobe_trap_entry();
@@ -93,6 +94,12 @@ void handle_hit(Hit& hit);
 // hit.cpp. The same for the consumers of one kind, of a return to `address`; `registers` are those after the return, except ip,
 // which is set here.
 void handle_return(Hit& hit, shared::ConsumerKind kind, u64 address);
+
+// semaphores.cpp. The semaphores of markers when the tool is gone: they go down, so that the program makes no more arguments for
+// them. watch_tool() does so after a hit, once the heartbeat has been still for a second; it makes no system call.
+// count_down_semaphores() makes one, which asks for the thread's signal mask.
+void watch_tool(const Hit& hit);
+void count_down_semaphores(ProcessBlock& block);
 
 // record.cpp. Builds the record in place in a ring of the session and publishes it, or counts it as lost.
 void record_event(const Hit& hit, AreaHeader* area, u32 event_index);

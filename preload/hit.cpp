@@ -73,8 +73,9 @@ void handle_hit(Hit& hit) {
   hit.noted = &noted;
   for (ConsumerKind kind = ConsumerKind::entry;; kind = ConsumerKind::exit) {
     const Leaves leaves = feed(hit, kind);
-    if (kind == ConsumerKind::exit || leaves.moves == 0 || !step_after_return(hit, leaves)) return;
+    if (kind == ConsumerKind::exit || leaves.moves == 0 || !step_after_return(hit, leaves)) break;
   }
+  if (hit.block->semaphore_count != 0) watch_tool(hit);
 }
 
 void handle_return(Hit& hit, ConsumerKind kind, u64 address) {

@@ -302,6 +302,9 @@ UPROBE_IN_SECTION void Builder::run(const Insn& insn) {
     case Op::add:
       value_ += insn.immediate;
       break;
+    case Op::add_register:
+      if (insn.size < shared::kRegCount) value_ += past_stubs(hit_.registers->value[insn.size]) << (insn.count & 3);
+      break;
     case Op::shift_right:
       value_ >>= insn.immediate & 63;
       break;

@@ -236,6 +236,7 @@ bool converse_until(const Line& line, const Mailbox* box, MailSlot& slot, u32 nu
 void give_up(ProcessBlock& block, AreaHeader* area) {
   __atomic_fetch_add(&live_of(area).mail_timeouts, 1, __ATOMIC_RELAXED);
   __atomic_store_n(&block.tool_gone, 1, __ATOMIC_RELAXED);
+  if (block.semaphore_count != 0) count_down_semaphores(block);
 }
 
 }  // namespace

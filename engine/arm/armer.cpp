@@ -52,6 +52,10 @@ Status Armer::remove(target::Target& target, Addr block, const std::function<boo
   return remove_points(state_, target, block, is_live);
 }
 
+Status Armer::count_semaphores(target::Target& target, Addr block) {
+  return control::count_semaphores(state_, target, block);
+}
+
 Status Armer::watch(target::Target& target, Addr block, const WatchedPlace& place) {
   return watch_point(state_, target, block, place);
 }

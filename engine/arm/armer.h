@@ -29,6 +29,7 @@ class Armer {
   // Changes to a running program (live_points.h, live_changes.h).
   Status add(target::Target& target, Addr block, const ProbeSet& more);
   Status remove(target::Target& target, Addr block, const std::function<bool(std::uint16_t)>& is_live);
+  Status count_semaphores(target::Target& target, Addr block);
   // A point without text in generated code, of a stopped process (live_points.h); and that there can be none for an event.
   Status watch(target::Target& target, Addr block, const WatchedPlace& place);
   void refuse(std::uint16_t event, const std::string& why) { state_.report.refusals[event] = why; }

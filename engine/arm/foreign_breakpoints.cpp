@@ -47,6 +47,7 @@ std::string note_of(const target::Mapping& m, Addr at) {
 // given code back, and so is the text: a breakpoint is a debugger's, unless it is found both before and after a check that the
 // process is not traced.
 Status Armer::mend(target::Target& target, Addr at) {
+  RETURN_IF_ERROR(mend_semaphores(state_, target, at));
   auto block = state_.known.take(target, at);
   if (!block) return block.error();
   std::vector<std::uint32_t> suspects;

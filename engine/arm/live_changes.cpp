@@ -43,12 +43,28 @@ Status LiveChanges::add(const ProbeSet& more) {
           probes_.add(point.site, *consumer);
           events.insert(consumer->event);
         }
+  for (const PlannedSemaphore& semaphore : more.semaphores())
+    for (const std::uint16_t event : semaphore.events) probes_.add_semaphore(semaphore.file, semaphore.offset, event);
   for (const GeneratedWish& wish : more.generated()) probes_.add_generated(wish);
   Status added = each_process([&](auto& target, Addr block) { return armer_.add(target, block, more); });
   if (added) return ok();
   remove(std::vector<std::uint16_t>(events.begin(), events.end()),
          [&](std::uint16_t event) { return events.count(event) == 0; });
   return added;
+}
+
+// A process in which they cannot be counted is ending.
+void LiveChanges::switch_semaphores(const std::vector<SemaphoreOf>& semaphores, bool on) {
+  for (const SemaphoreOf& one : semaphores) {
+    if (on)
+      probes_.add_semaphore(one.file, one.offset, one.event);
+    else
+      probes_.remove_semaphore(*one.file, one.offset, one.event);
+  }
+  static_cast<void>(each_process([&](auto& target, Addr block) {
+    static_cast<void>(armer_.count_semaphores(target, block));
+    return ok();
+  }));
 }
 
 // A breakpoint that has to stay, because a foreign breakpoint is in the middle of it or a debugger is there, does no harm.

@@ -26,7 +26,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <set>
+#include <vector>
 
 #include "engine/arm/armer.h"
 
@@ -43,6 +45,14 @@ class LiveChanges {
   Status add(const ProbeSet& more);
   // The events must be switched off. `is_live` says which events are left.
   void remove(std::span<const std::uint16_t> events, const std::function<bool(std::uint16_t)>& is_live);
+
+  // The semaphores of events that are switched on or off, in every process.
+  struct SemaphoreOf {
+    std::shared_ptr<const elf::ElfFile> file;
+    std::uint64_t offset = 0;
+    std::uint16_t event = 0;
+  };
+  void switch_semaphores(const std::vector<SemaphoreOf>& semaphores, bool on);
 
  private:
   Status each_process(const std::function<Status(target::Target&, Addr)>& change);

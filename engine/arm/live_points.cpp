@@ -2,6 +2,8 @@
 #include "engine/arm/live_points.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <string>
 #include <utility>
 
 #include "engine/arm/downgrade_to_int3.h"
@@ -72,6 +74,14 @@ Status put_watched(target::Target& target, Block& block, const WatchedPlace& pla
   return block.set_state(target, *block.find(place.address), shared::PointState::watched);
 }
 
+// Those that are wanted now.
+Status count_semaphores(ArmState& state, target::Target& target, Block& block) {
+  const auto maps = target.maps();
+  if (!maps) return maps.error();
+  const Changed nothing{};
+  return ProcessArming(state, target, block, *maps, nothing, ProcessArming::How::live).count_semaphores();
+}
+
 // True: an IFUNC in the mapping has not chosen yet.
 Result<bool> add_in(ProcessArming& process, const target::Mapping& m, const ProbeSet& more) {
   MappingArming arming(process, m, false);
@@ -97,6 +107,7 @@ Status add_points(ArmState& state, target::Target& target, Addr at, const ProbeS
   ProcessArming process(state, target, *block, *maps, nothing, ProcessArming::How::live);
   std::vector<KnownMapping> before;
   if (const auto* known = state.known.mappings(block->stamp())) before = *known;
+  RETURN_IF_ERROR(process.count_semaphores());
   RETURN_IF_ERROR(process.note_objects());
   std::vector<Addr> waiting;
   for (const target::Mapping& m : *maps) {
@@ -133,11 +144,33 @@ Status watch_point(ArmState& state, target::Target& target, Addr at, const Watch
   return ok();
 }
 
+Status count_semaphores(ArmState& state, target::Target& target, Addr at) {
+  auto block = Block::read(target, at);
+  if (!block) return block.error();
+  if (block->head().left != 0) return ok();
+  RETURN_IF_ERROR(count_semaphores(state, target, *block));
+  state.known.keep(block.take());
+  return ok();
+}
+
+Status mend_semaphores(ArmState& state, target::Target& target, Addr at) {
+  if (state.probes.semaphores().empty()) return ok();
+  std::vector<shared::Semaphore> entries(shared::kSemaphores);
+  const Addr table = at + offsetof(shared::ProcessBlock, semaphores);
+  RETURN_IF_ERROR(target.read(table, entries.data(), entries.size() * sizeof entries[0]));
+  const auto is_let_down = [](const shared::Semaphore& entry) { return entry.address != 0 && entry.is_up == 0; };
+  if (std::ranges::none_of(entries, is_let_down)) return ok();
+  state.report.notes.insert("the tool was stopped for more than a second: process " + std::to_string(target.pid()) +
+                            " had its markers off until it went on");
+  return count_semaphores(state, target, at);
+}
+
 Status remove_points(ArmState& state, target::Target& target, Addr at,
                      const std::function<bool(std::uint16_t)>& is_live) {
   auto block = Block::read(target, at);
   if (!block) return block.error();
   if (block->head().left != 0) return ok();
+  RETURN_IF_ERROR(count_semaphores(state, target, *block));
   RETURN_IF_ERROR(
       strip(state, target, *block, [&](std::uint32_t, const shared::Consumer& c) { return is_live(c.event); }));
   state.known.keep(block.take());

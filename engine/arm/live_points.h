@@ -17,6 +17,11 @@ Status add_points(ArmState& state, target::Target& target, Addr block, const Pro
 Status remove_points(ArmState& state, target::Target& target, Addr block,
                      const std::function<bool(std::uint16_t)>& is_live);
 
+// Counts the semaphores of markers as the session wants them now. mend_semaphores: if the agent has counted some down, since this
+// process gave no sign of life for a second.
+Status count_semaphores(ArmState& state, target::Target& target, Addr block);
+Status mend_semaphores(ArmState& state, target::Target& target, Addr block);
+
 // A function of generated code, and the events that want its beginning.
 struct WatchedPlace {
   Addr address;

@@ -41,9 +41,10 @@ bool has_code(const elf::ElfFile& file) {
   return std::any_of(segments.begin(), segments.end(), [](const elf::Segment& s) { return s.executable; });
 }
 
-// The difference between its addresses and its link-time addresses; nothing: it is not mapped, or more than once.
-std::optional<std::uint64_t> bias_of(pid_t pid, const std::vector<Mapping>& maps, const NamedObject& object,
-                                     std::string& why) {
+}  // namespace
+
+std::set<std::uint64_t> biases_of(pid_t pid, const std::vector<Mapping>& maps, const NamedObject& object,
+                                  std::string& why) {
   std::set<std::uint64_t> found;
   const elf::ElfFile& file = *object.file;
   const bool by_code = has_code(file);
@@ -64,6 +65,15 @@ std::optional<std::uint64_t> bias_of(pid_t pid, const std::vector<Mapping>& maps
         found.insert(bias);
     }
   }
+  return found;
+}
+
+namespace {
+
+// Nothing: it is not mapped, or more than once.
+std::optional<std::uint64_t> bias_of(pid_t pid, const std::vector<Mapping>& maps, const NamedObject& object,
+                                     std::string& why) {
+  const std::set<std::uint64_t> found = biases_of(pid, maps, object, why);
   if (found.size() > 1) why = "it is mapped more than once: its data is not shown";
   return found.size() == 1 ? std::optional(*found.begin()) : std::nullopt;
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,11 @@
 #include "engine/target/target.h"
 
 namespace uprobe::control {
+
+// The differences between an object's addresses in a process and its link-time addresses: one for each time that it is mapped as a
+// loader maps it, whole. A process that only reads or edits the file has none.
+std::set<std::uint64_t> biases_of(pid_t pid, const std::vector<target::Mapping>& maps, const NamedObject& object,
+                                  std::string& why);
 
 class ObjectPlaces {
  public:

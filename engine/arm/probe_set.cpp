@@ -67,7 +67,28 @@ Result<std::uint16_t> ProbeSet::number_of(const NamedObject& object) {
   return static_cast<std::uint16_t>(objects_.size() - 1);
 }
 
+void ProbeSet::add_semaphore(const std::shared_ptr<const elf::ElfFile>& file, std::uint64_t offset,
+                             std::uint16_t event) {
+  const auto known = std::find_if(semaphores_.begin(), semaphores_.end(), [&](const PlannedSemaphore& one) {
+    return one.offset == offset && one.file->identity() == file->identity();
+  });
+  if (known != semaphores_.end()) {
+    if (std::ranges::find(known->events, event) == known->events.end()) known->events.push_back(event);
+    return;
+  }
+  PlannedSemaphore& added =
+      semaphores_.emplace_back(PlannedSemaphore{.file = file, .offset = offset, .events = {event}});
+  const auto version = version_of(file->path());
+  if (version && version->identity == file->identity()) added.version = version;
+}
+
+void ProbeSet::remove_semaphore(const elf::ElfFile& file, std::uint64_t offset, std::uint16_t event) {
+  for (PlannedSemaphore& one : semaphores_)
+    if (one.offset == offset && one.file->identity() == file.identity()) std::erase(one.events, event);
+}
+
 void ProbeSet::remove(std::uint16_t event) {
+  for (PlannedSemaphore& one : semaphores_) std::erase(one.events, event);
   const auto is_its = [event](const PlannedConsumer& consumer) { return consumer.event == event; };
   std::erase_if(generated_, [event](const GeneratedWish& wish) { return wish.event == event; });
   const auto is_unwanted = [&](PlannedPoint& point) {

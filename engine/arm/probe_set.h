@@ -75,12 +75,24 @@ struct GeneratedWish {
   std::string name;
 };
 
+// A semaphore of a file, and the events whose places have it.
+struct PlannedSemaphore {
+  std::shared_ptr<const elf::ElfFile> file;
+  std::optional<FileVersion> version = std::nullopt;  // nothing: not known
+  std::uint64_t offset = 0;                           // in the file
+  std::vector<std::uint16_t> events = {};             // that are on; empty: nothing wants it
+};
+
 class ProbeSet {
  public:
   // Events are numbered in the order of the definitions.
   void add(plan::Site site, const PlannedConsumer& consumer);
   void add_generated(GeneratedWish wish) { generated_.push_back(std::move(wish)); }
   const std::vector<GeneratedWish>& generated() const { return generated_; }
+  // `event` wants the semaphore at this offset counted up, or no more.
+  void add_semaphore(const std::shared_ptr<const elf::ElfFile>& file, std::uint64_t offset, std::uint16_t event);
+  void remove_semaphore(const elf::ElfFile& file, std::uint64_t offset, std::uint16_t event);
+  const std::vector<PlannedSemaphore>& semaphores() const { return semaphores_; }
   // Removes all that an event wants, and points that then have no consumer.
   void remove(std::uint16_t event);
   bool wants_stubs() const { return wants_stubs_; }
@@ -99,6 +111,7 @@ class ProbeSet {
   std::vector<FilePoints> files_;
   std::vector<NamedObject> objects_;
   std::vector<GeneratedWish> generated_;
+  std::vector<PlannedSemaphore> semaphores_;
   std::size_t size_ = 0;
   bool wants_stubs_ = false;
 };

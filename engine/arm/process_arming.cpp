@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "arch/abi/elf.h"
@@ -11,6 +13,7 @@
 #include "engine/patch/batched_patch.h"
 #include "engine/patch/islands.h"
 #include "engine/patch/patch.h"
+#include "engine/patch/semaphores.h"
 #include "engine/patch/single_threaded_start.h"
 
 namespace uprobe::control {
@@ -39,6 +42,13 @@ Status write_together(target::Target& target, std::span<const ArmedPlace> texts)
   std::vector<TextPiece> pieces;
   for (const ArmedPlace& text : texts) pieces.push_back({text.at, {text.armed.bytes, text.armed.length}});
   return write_in_runs(target, std::move(pieces));
+}
+
+// Link time, by the writable segments.
+std::optional<std::uint64_t> address_of_data(const elf::ElfFile& file, std::uint64_t offset) {
+  for (const elf::Segment& s : file.segments())
+    if (s.writable && offset >= s.offset && offset - s.offset < s.file_bytes) return s.address + (offset - s.offset);
+  return {};
 }
 
 }  // namespace
@@ -129,6 +139,39 @@ Status ProcessArming::note_objects() {
     RETURN_IF_ERROR(change());
     RETURN_IF_ERROR(block.set_object(target, i, places[i]));
   }
+  return ok();
+}
+
+// Sorted. Only of files that are mapped as a loader maps them: a program that edits a copy of the file in memory finds it unchanged.
+std::vector<Addr> ProcessArming::wanted_semaphores() const {
+  std::vector<Addr> wanted;
+  std::map<const elf::ElfFile*, std::set<std::uint64_t>> biases;
+  for (const PlannedSemaphore& one : state.probes.semaphores()) {
+    const auto address = one.events.empty() ? std::nullopt : address_of_data(*one.file, one.offset);
+    if (!address) continue;
+    const auto [known, is_new] = biases.try_emplace(one.file.get());
+    std::string why;
+    if (is_new) known->second = biases_of(target.pid(), maps, {.file = one.file, .version = one.version}, why);
+    for (const std::uint64_t bias : known->second) {
+      const target::Mapping* m = target::mapping_at(maps, Addr{*address + bias});
+      const bool is_its =
+          m != nullptr && holds_semaphores(*m) && m->offset + (*address + bias - m->begin.value) == one.offset;
+      if (is_its) wanted.push_back(Addr{*address + bias});
+    }
+  }
+  std::ranges::sort(wanted);
+  return wanted;
+}
+
+Status ProcessArming::count_semaphores() {
+  const std::vector<Addr> wanted = wanted_semaphores();
+  if (are_counted(target, block, wanted)) return ok();
+  RETURN_IF_ERROR(state.known.renew(target, block));
+  is_changed_ = true;
+  const Status counted = control::count_semaphores(target, block, maps, wanted);
+  if (counted || counted.error().code != Code::limit) return counted;
+  state.report.notes.insert("markers beyond " + std::to_string(shared::kSemaphores) +
+                            " semaphores in one process are not switched on");
   return ok();
 }
 

@@ -67,6 +67,8 @@ class ProcessArming {
   Status forbid_stubs(const target::Mapping& m);
   // Where the process maps the files whose data events read. Comes before the arming of points that read them.
   Status note_objects();
+  // Counts the semaphores of markers up or down, wherever the process maps their files. Leaves what is cached of the mappings valid.
+  Status count_semaphores();
   // Makes the agent ask again when a library has been relocated.
   Status note_unbound(bool is_unbound);
   // Makes room for probes that are added later, before the program can forbid executable memory. Later mappings are mostly near
@@ -100,6 +102,8 @@ class ProcessArming {
   const bool is_live;
 
  private:
+  std::vector<Addr> wanted_semaphores() const;
+
   std::unordered_set<std::uint64_t> standing_;
   std::vector<ArmedPlace> texts_;  // of a stopped process, written after everything else
   std::string refusal_;

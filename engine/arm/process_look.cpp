@@ -49,6 +49,7 @@ ProcessLook::ProcessLook(ArmState& state, target::Target& target, Block& block,
     : state_(state), process_(state, target, block, maps, reported, ProcessArming::How::at_stop), block_(block) {}
 
 Status ProcessLook::run() {
+  RETURN_IF_ERROR(process_.count_semaphores());
   RETURN_IF_ERROR(process_.note_objects());
   const auto* remembered = state_.known.mappings(block_.stamp());
   const bool is_first = remembered == nullptr;

@@ -13,6 +13,7 @@
 #include "engine/base/procfs.h"
 #include "engine/patch/batched_patch.h"
 #include "engine/patch/patch.h"
+#include "engine/patch/semaphores.h"
 #include "engine/process/processes.h"
 #include "engine/process/text_view.h"
 #include "engine/target/stopped_process.h"
@@ -66,6 +67,7 @@ class Disarming {
       : target_(target), block_(block), maps_(maps), traced_(procfs::tracer_of(target.pid()) != 0) {}
 
   Status run(Serializer& serializer) {
+    RETURN_IF_ERROR(count_semaphores(target_, block_, maps_, {}));
     TextView text(target_);
     for (std::uint32_t i = 0; i < block_.points().size(); ++i) consider(text, i);
     RETURN_IF_ERROR(block_.set_states(target_, gone_, shared::PointState::unmapped));

@@ -438,6 +438,16 @@ Status Block::set_object(target::Target& target, std::size_t index, const shared
   return object.sentinel_at == 0 ? ok() : target.write(sentinel_at, &object.sentinel_at, sizeof object.sentinel_at);
 }
 
+Status Block::set_semaphore(target::Target& target, std::size_t index, const shared::Semaphore& semaphore) {
+  head_->semaphores[index] = semaphore;
+  const Addr at = at_ + offsetof(ProcessBlock, semaphores) + index * sizeof semaphore;
+  RETURN_IF_ERROR(target.write(at, &semaphore, sizeof semaphore));
+  if (index < head_->semaphore_count) return ok();
+  head_->semaphore_count = static_cast<std::uint32_t>(index + 1);
+  return target.write(at_ + offsetof(ProcessBlock, semaphore_count), &head_->semaphore_count,
+                      sizeof head_->semaphore_count);
+}
+
 Status Block::write_head(target::Target& target) { return target.write(at_, head_.get(), shared::kToolOwnedBytes); }
 
 Status Block::write_agent_part(target::Target& target) {

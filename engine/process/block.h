@@ -72,6 +72,8 @@ class Block {
   Status note_code(target::Target& target, const shared::CodeFile& file);
   // Sets the address of object `index`.
   Status set_object(target::Target& target, std::size_t index, const shared::MappedObject& object);
+  // Sets entry `index` of the semaphores, kSemaphores at most.
+  Status set_semaphore(target::Target& target, std::size_t index, const shared::Semaphore& semaphore);
   // Notes that there will be jumps in [begin, end); the caller writes the head.
   void note_jumps(Addr begin, Addr end);
   // Call before a change: gives the block a new stamp.

@@ -35,6 +35,7 @@ class Compiler {
   void emit_memory(const Argument& argument, const Field& field);
   void emit_text(const Argument& argument, const Field& field);
   Status emit_shift(const Argument& argument, const Field& field);
+  void emit_extension(const Argument& argument, const Field& field);
 
   EventProgram& program_;
 };
@@ -63,6 +64,10 @@ void Compiler::emit_step(const Step& step) {
       return emit({.op = Op::add, .immediate = step.value});
     case StepKind::shift_right:
       return emit({.op = Op::shift_right, .immediate = step.value});
+    case StepKind::add_register:
+      return emit({.op = Op::add_register,
+                   .size = static_cast<std::uint8_t>(step.reg),
+                   .count = static_cast<std::uint16_t>(step.value)});
     case StepKind::entry:
       return emit({.op = Op::load_entry,
                    .size = program_.noted.fields.back().size,
@@ -109,7 +114,8 @@ void Compiler::emit_entry(const Argument& argument) {
 void Compiler::emit_memory(const Argument& argument, const Field& field) {
   Insn insn{.op = Op::store_memory, .offset = field.offset, .immediate = argument.memory_offset};
   if (argument.kind != Kind::string) {
-    insn.count = static_cast<std::uint16_t>(field.size * elements(argument));
+    const std::uint8_t bytes = argument.source_bytes != 0 ? argument.source_bytes : field.size;
+    insn.count = static_cast<std::uint16_t>(bytes * elements(argument));
     insn.size = argument.count == 0 ? std::uint8_t{0} : field.size;
   } else if (argument.count == 0) {
     insn.op = Op::store_string;
@@ -146,6 +152,17 @@ Status Compiler::emit_shift(const Argument& argument, const Field& field) {
   return ok();
 }
 
+// Shifts the bytes that were read to the field's top, then down: what was stored above them does not matter.
+void Compiler::emit_extension(const Argument& argument, const Field& field) {
+  const std::uint64_t distance = 8u * (field.size - argument.source_bytes);
+  const std::uint64_t sign = argument.extends_sign ? shared::kShiftSigned : 0;
+  emit({.op = Op::shift,
+        .size = field.size,
+        .count = 1,
+        .offset = field.offset,
+        .immediate = distance | distance << 8 | sign});
+}
+
 // `begin` clears value and fault, so that an argument never sees the values of an earlier one.
 Status Compiler::add(const Argument& argument, const Field& field) {
   if (argument.entry) emit_entry(argument);
@@ -170,6 +187,7 @@ Status Compiler::add(const Argument& argument, const Field& field) {
       emit_text(argument, field);
       break;
   }
+  if (argument.source_bytes != 0) emit_extension(argument, field);
   return argument.is_bitfield ? emit_shift(argument, field) : ok();
 }
 

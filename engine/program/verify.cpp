@@ -40,6 +40,7 @@ class Verifier {
   Status check_sourceless(const Insn& insn);
   Status check_text(const Insn& insn);
   Status check_shift(const Insn& insn);
+  Status take_extension(const Insn& insn);
   Status take(const Insn& insn, std::uint64_t bytes);
   Status begin();
   Error fail(std::string_view what) const {
@@ -105,6 +106,7 @@ Status Verifier::check_insn(const Insn& insn) {
     case Op::load_thread:
     case Op::dereference:
     case Op::add:
+    case Op::add_register:
     case Op::shift_right:
       return check_load(insn);
     case Op::store_value:
@@ -130,9 +132,12 @@ Status Verifier::begin() {
 
 // One source, then what changes its value; a register number indexes the agent's register file.
 Status Verifier::check_load(const Insn& insn) {
-  const bool is_source = insn.op != Op::dereference && insn.op != Op::add && insn.op != Op::shift_right;
+  const bool is_source =
+      insn.op != Op::dereference && insn.op != Op::add && insn.op != Op::add_register && insn.op != Op::shift_right;
   if (stage_ != (is_source ? Stage::begun : Stage::loaded)) return fail("a load out of order");
-  if (insn.op == Op::load_register && insn.size >= shared::kRegCount) return fail("an unknown register");
+  const bool is_register = insn.op == Op::load_register || insn.op == Op::add_register;
+  if (is_register && insn.size >= shared::kRegCount) return fail("an unknown register");
+  if (insn.op == Op::add_register && insn.count > 3) return fail("an index of an impossible scale");
   if (insn.op == Op::load_object && insn.count >= program_.objects.size()) return fail("an unknown object");
   if (insn.op == Op::shift_right && insn.immediate >= 64) return fail("a shift past the value");
   stage_ = Stage::loaded;
@@ -190,10 +195,23 @@ Status Verifier::check_text(const Insn& insn) {
 Status Verifier::check_shift(const Insn& insn) {
   if (stage_ != Stage::stored) return fail("a shift before its store");
   if (!is_element_size(insn.size) || insn.count == 0) return fail("a shift of an impossible size");
+  if (insn.offset == stored_offset_ && insn.count == 1 && insn.size > stored_bytes_)
+    RETURN_IF_ERROR(take_extension(insn));
   if (insn.offset != stored_offset_ || std::uint32_t{insn.size} * insn.count != stored_bytes_)
     return fail("a shift of what was not stored");
   const std::uint64_t left = insn.immediate & 0xff, right = (insn.immediate & ~shared::kShiftSigned) >> 8;
   if (left >= insn.size * 8u || right >= insn.size * 8u) return fail("a shift past the element");
+  return ok();
+}
+
+// A shift to a wider element is the first store to its upper bytes: it must shift out all that was there.
+Status Verifier::take_extension(const Insn& insn) {
+  const std::uint32_t stored = stored_bytes_;
+  if ((insn.immediate & 0xff) < 8u * (insn.size - stored)) return fail("a shift that keeps what was not stored");
+  const Insn rest{.op = insn.op, .size = insn.size, .count = 1, .offset = insn.offset + stored, .immediate = 0};
+  RETURN_IF_ERROR(take(rest, insn.size - stored));
+  stored_offset_ = insn.offset;
+  stored_bytes_ = insn.size;
   return ok();
 }
 

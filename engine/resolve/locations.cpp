@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "engine/base/text.h"
+#include "engine/names/near_names.h"
 #include "engine/resolve/generated_places.h"
 #include "engine/resolve/go_arguments.h"
 #include "engine/resolve/programs.h"
@@ -119,6 +120,31 @@ Result<std::uint64_t> address_of_data(const std::string& symbol, const plan::Fou
   return addresses[0];
 }
 
+Error no_marker(const ProbeSpec& spec, const std::vector<std::string>& names, bool has_libraries) {
+  const spec::Place& place = spec.place;
+  elf::NearNames near(place.marker);
+  for (const std::string& name : names) near.offer(name);
+  const std::vector<std::string> best = near.best(3);
+  std::string help = best.empty() ? "" : "close:";
+  for (const std::string& name : best) help += " " + name;
+  return at_column(spec, place.place_column,
+                   Error{.code = Code::not_found,
+                         .text = "no marker '" + place.provider + ":" + place.marker + "' in " + place.path +
+                                 (has_libraries ? " or its libraries" : ""),
+                         .help = std::move(help)});
+}
+
+// An error about a file reads on from its name.
+Error about(const std::string& path, Error error) {
+  error.text.insert(0, path + ": ");
+  return error;
+}
+
+// An error of one event, at the place unless it has a column of its own.
+Error blamed(const ProbeSpec& spec, const Error& error) {
+  return error.column < 0 ? at_column(spec, spec.place.place_column, error) : error;
+}
+
 }  // namespace
 
 Result<LocationResolver::Specs> LocationResolver::operator()(ProbeSpec spec) {
@@ -127,6 +153,7 @@ Result<LocationResolver::Specs> LocationResolver::operator()(ProbeSpec spec) {
     return Specs{std::move(spec)};
   }
   RETURN_IF_ERROR(find_object(spec));
+  if (!spec.place.marker.empty()) return at_markers(spec);
   RETURN_IF_ERROR(find_function(spec));
   if (spec.place.is_address) {
     const auto found = plan::look_up(spec, files_);
@@ -157,6 +184,71 @@ Result<LocationResolver::Specs> LocationResolver::operator()(ProbeSpec spec) {
               {found->offset, found->address, found->is_ifunc});
   RETURN_IF_ERROR(find_data(spec, *found));
   return Specs{std::move(spec)};
+}
+
+// A program's own markers and those of its libraries; of any other file its own.
+Result<std::vector<LoadedObject>> LocationResolver::objects_with_markers(const ProbeSpec& spec) {
+  const spec::Place& place = spec.place;
+  const auto own = files_.open(place.path);
+  if (!own) return at_column(spec, place.path_column, about(place.path, own.error()));
+  const bool is_program = (*own)->is_program() || !(*own)->interpreter().empty();
+  if (!place.names_object && is_program && !objects_for(place).empty()) return objects_for(place);
+  return std::vector<LoadedObject>{{place.path, {}}};
+}
+
+Result<std::vector<marker::MarkerEvent>> LocationResolver::events_of_markers(const ProbeSpec& spec) {
+  const auto objects = objects_with_markers(spec);
+  if (!objects) return objects.error();
+  std::vector<marker::MarkerEvent> events;
+  std::vector<std::string> names;
+  for (const LoadedObject& object : *objects) {
+    const auto file = files_.open(object.path);
+    if (!file) continue;
+    const marker::Notes found = marker::read_notes(**file);
+    for (const std::string& problem : found.problems) note(object.path + " has a marker that is not known: " + problem);
+    for (const marker::Marker& one : found.markers) names.push_back(one.name);
+    marker::add_matches(spec, object.path, *file, found, events);
+  }
+  if (events.empty()) return no_marker(spec, names, objects->size() > 1);
+  return events;
+}
+
+// Places that cannot be probed, unless that is all of them: then an error says why.
+Status LocationResolver::leave_out_places(const ProbeSpec& spec, marker::MarkerEvent& event) {
+  Status first = ok();
+  const std::size_t all = event.places.size();
+  std::erase_if(event.places, [&](const marker::MarkerPlace& place) {
+    const auto site = plan::site_at(place.file, place.marker.offset);
+    Status can = site ? (can_probe_ ? can_probe_(spec, *site) : ok()) : Status(site.error());
+    if (!can && first) first = std::move(can);
+    return !can;
+  });
+  if (first) return ok();
+  if (event.places.empty()) return first;
+  note(std::to_string(all - event.places.size()) + " of " + std::to_string(all) + " places of " + event.group + "/" +
+       event.event + " cannot be probed: " + first.error().text);
+  return ok();
+}
+
+// Of a pattern, events that cannot be had are left out.
+Result<LocationResolver::Specs> LocationResolver::at_markers(const ProbeSpec& spec) {
+  auto events = events_of_markers(spec);
+  if (!events) return events.error();
+  const marker::FindData find = [this](const marker::MarkerPlace& place, ProbeSpec& one) {
+    return find_data(one, {place.file, place.marker.offset, place.marker.address, false});
+  };
+  Specs specs;
+  for (marker::MarkerEvent& event : *events) {
+    const Status can = leave_out_places(spec, event);
+    auto made = can ? marker::specs_of(spec, event, find, notes_) : Result<Specs>(can.error());
+    if (!made && events->size() == 1) return blamed(spec, made.error());
+    if (!made) note(event.group + "/" + event.event + " is left out: " + made.error().text);
+    if (made) specs.insert(specs.end(), made->begin(), made->end());
+  }
+  if (specs.empty())
+    return at_column(spec, spec.place.place_column,
+                     Error{.code = Code::refused, .text = "none of the markers can be recorded as it is written"});
+  return specs;
 }
 
 // Whether a function that matches a pattern can be probed.

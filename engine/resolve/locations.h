@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Resolves the names in a definition: finds a program through PATH, a library among those of the program (load_order.h), the object
 // that has a function, and the file offset of a symbol; replaces a pattern by a
-// definition for each matching function, a source line by one for each place of its code, $vars by an argument for each
+// definition for each matching function, a source line or a marker by one for each place of its code, $vars by an argument for each
 // variable, @SYMBOL by memory at a fixed distance from the probe, and a variable by its location in the debug information.
 #pragma once
 
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/base/result.h"
+#include "engine/marker/marker_event.h"
 #include "engine/plan/resolve.h"
 #include "engine/resolve/debug_reader.h"
 #include "engine/resolve/load_order.h"
@@ -47,6 +48,10 @@ class LocationResolver {
 
   Status check_match(const spec::ProbeSpec& spec, const File& file);
   Result<Specs> at_line(spec::ProbeSpec spec);
+  Result<Specs> at_markers(const spec::ProbeSpec& spec);
+  Result<std::vector<LoadedObject>> objects_with_markers(const spec::ProbeSpec& spec);
+  Result<std::vector<marker::MarkerEvent>> events_of_markers(const spec::ProbeSpec& spec);
+  Status leave_out_places(const spec::ProbeSpec& spec, marker::MarkerEvent& event);
   Result<std::vector<spec::Argument>> variables_for(const spec::Argument& group, const spec::ProbeSpec& spec,
                                                     const plan::Found& place);
   Status expand_variables(spec::ProbeSpec& spec, const plan::Found& place);

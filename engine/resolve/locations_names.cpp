@@ -114,7 +114,8 @@ Status LocationResolver::find_object(ProbeSpec& spec) {
         return ok();
       }
   }
-  if (spec.is_bare && !program && place.symbol.empty() && place.source.empty() && !place.program.empty())
+  if (spec.is_bare && !program && place.symbol.empty() && place.source.empty() && place.marker.empty() &&
+      !place.program.empty())
     return as_line_of_function(spec);
   if (!program)
     if (std::string library = find_library(name); !library.empty()) program = std::move(library);

@@ -35,6 +35,23 @@ Status check_vectors(const spec::ProbeSpec& spec) {
   return ok();
 }
 
+// The kernel's rule, and that the file has the counter at all.
+Status check_counter(const Probe& probe) {
+  const auto counter = probe.spec.place.reference_counter;
+  if (!counter) return ok();
+  const auto refused = [&](const char* why) {
+    return spec::at_column(probe.spec, probe.spec.place.place_column,
+                           Error{.code = Code::refused, .text = why, .err = EINVAL});
+  };
+  if (probe.spec.place.is_generated) return refused("generated code has no reference counter");
+  if (*counter % 2 != 0) return refused("a reference counter has two bytes, at an even offset");
+  for (const elf::Segment& segment : probe.site.file->segments())
+    if (segment.writable && *counter >= segment.offset && *counter - segment.offset + 2 <= segment.file_bytes &&
+        *counter - segment.offset < segment.file_bytes)
+      return ok();
+  return refused("the reference counter is not in writable data of the file");
+}
+
 }  // namespace
 
 bool shows_symbols(const Probe& probe) {
@@ -52,6 +69,7 @@ bool is_function_entry(const Probe& probe) {
 }
 
 void add_points(const Probe& probe, std::uint16_t event, control::ProbeSet& to) {
+  if (const auto counter = probe.spec.place.reference_counter) to.add_semaphore(probe.site.file, *counter, event);
   if (probe.spec.place.is_generated) return to.add_generated({event, probe.spec.place.symbol});
   if (!probe.returns) return to.add(probe.site, {.event = event});
   if (probe.returns->mode == plan::ReturnMode::stub)
@@ -163,14 +181,11 @@ Status ProbeBuilder::plan_returns(Probe& probe) {
 
 Result<Probe> ProbeBuilder::make(const spec::ProbeSpec& definition, unsigned event_number) {
   Probe probe{.spec = definition, .site = {}, .program = {}, .returns = {}};
-  if (definition.place.reference_counter)
-    return spec::at_column(
-        definition, definition.place.place_column,
-        Error{.code = Code::refused, .text = "reference counters are not available in this version"});
   auto site = definition.place.is_generated ? site_of_generated(definition, files_)
                                             : plan::resolve(probe.spec, files_, flows_, {.force = options_.force});
   if (!site) return site.error();
   probe.site = site.take();
+  RETURN_IF_ERROR(check_counter(probe));
   RETURN_IF_ERROR(check_vectors(probe.spec));
   auto program = program::compile(probe.spec);
   if (!program) return program.error();

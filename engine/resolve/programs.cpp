@@ -18,9 +18,11 @@
 #include "engine/base/text.h"
 #include "engine/elf/elf_file.h"
 #include "engine/flow/boundary.h"
+#include "engine/marker/listing.h"
 #include "engine/plan/resolve.h"
 #include "engine/resolve/load_order.h"
 #include "engine/spec/bare.h"
+#include "engine/spec/place.h"
 
 namespace uprobe {
 namespace {
@@ -138,6 +140,8 @@ Result<std::vector<std::string>> list_functions(const std::string& object, const
   auto opened = elf::ElfFile::open(*path);
   if (!opened) return opened.error();
   Listed listed{.path = path.take(), .file = std::make_shared<const elf::ElfFile>(opened.take())};
+  const std::string marker = std::string(spec::kMarker) + ":";
+  if (glob.starts_with(marker)) return marker::list_markers(listed.path, *listed.file, glob.substr(marker.size()));
   std::vector<std::string> lines;
   for (const elf::Symbol& symbol : listed.file->named_functions()) {
     const bool is_plain = glob.empty() || ::fnmatch(glob.c_str(), symbol.name.c_str(), 0) == 0;

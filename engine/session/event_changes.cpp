@@ -181,20 +181,34 @@ Result<Changes> EventChanges::remove(const std::string& name) {
   return alone([&] { return name.empty() ? remove_all() : define_one({.text = "-:" + name, .default_object = {}}); });
 }
 
+void EventChanges::switch_semaphores(const std::vector<std::uint16_t>& events, bool on) {
+  std::vector<control::LiveChanges::SemaphoreOf> semaphores;
+  for (const std::uint16_t event : events) {
+    const Probe& probe = table_.probes()[event];
+    if (const auto counter = probe.spec.place.reference_counter)
+      semaphores.push_back({probe.site.file, *counter, event});
+  }
+  if (semaphores.empty()) return;
+  control::MailService& mail = targets_.mail();
+  mail.alone([&] { mail.changes().switch_semaphores(semaphores, on); });
+}
+
+// The semaphores of markers are up at least as long as the events are on.
 Result<std::size_t> EventChanges::switch_events(const std::string& name, bool on) {
   const std::lock_guard lock(changing_);
   if (is_closed()) return ended();
-  std::size_t switched = 0;
+  std::vector<std::uint16_t> events = table_.live_events_of(0);
+  std::erase_if(events, [&](std::uint16_t event) { return !is_called(table_.probes()[event].spec, name); });
+  if (on) switch_semaphores(events, on);
   table_.alone([&] {
-    for (const std::uint16_t event : table_.live_events_of(0)) {
-      if (!is_called(table_.probes()[event].spec, name)) continue;
+    for (const std::uint16_t event : events) {
       table_.set_on(event, on);
       recording_.area().set_event(event, on);
-      ++switched;
     }
   });
-  if (switched == 0 && !name.empty()) return Error{.code = Code::not_found, .text = "no such event", .where = name};
-  return switched;
+  if (!on) switch_semaphores(events, on);
+  if (events.empty() && !name.empty()) return Error{.code = Code::not_found, .text = "no such event", .where = name};
+  return events.size();
 }
 
 ProbeState EventChanges::state_of(std::uint16_t event) const {

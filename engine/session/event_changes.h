@@ -63,6 +63,7 @@ class EventChanges {
   std::vector<std::uint16_t> undefined_events() const;
   Status add(std::vector<Probe>& more);
   Result<Changes> remove_all();
+  void switch_semaphores(const std::vector<std::uint16_t>& events, bool on);
   ProbeState state_of(std::uint16_t event) const;
   Status has_room(const std::vector<Probe>& more) const;
   Result<std::uint16_t> number_for(Probe probe);

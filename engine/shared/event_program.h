@@ -15,6 +15,7 @@
 //                      fault = yes
 //   dereference        value = *(u64*)(value + immediate); not wholly readable: value = 0, fault = yes
 //   add                value += immediate
+//   add_register r     value += register r << count
 //   shift_right        value >>= immediate & 63, unsigned                  (the upper part of a register)
 //   store_value        the low `size` bytes of value go to payload[offset]  (0 if fault)
 //   store_memory       `count` bytes at value + immediate go to payload[offset]; from the first unreadable byte on: 0. Of an
@@ -72,17 +73,18 @@ enum class Op : u8 {
   load_object,
   load_thread,
   load_self,
+  add_register,
 };
-inline constexpr u8 kOpCount = 21;
+inline constexpr u8 kOpCount = 22;
 inline constexpr u64 kShiftSigned = u64{1} << 16;
 
 struct Insn {
   Op op;
-  u8 size;        // store_value, shift, load_entry: bytes of an element (1, 2, 4, 8); store_memory: the same, or 0;
-                  // load_register: the Reg; store_vector: the register's number; store_string, store_string_array,
-                  // store_text, store_comm: how many strings follow, 255 at most
+  u8 size;  // store_value, shift, load_entry: bytes of an element (1, 2, 4, 8); store_memory: the same, or 0;
+      // load_register, add_register: the Reg; store_vector: the register's number; store_string, store_string_array,
+      // store_text, store_comm: how many strings follow, 255 at most
   u16 count;      // store_memory, store_vector: bytes; store_string_array, shift: elements; store_text: bytes;
-                  // load_object: index into ProcessBlock::objects
+                  // load_object: index into ProcessBlock::objects; add_register: 0..3
   u32 offset;     // place in the payload; load_entry: in the entry record
   u64 immediate;  // two's complement where it is an offset; load_object: link-time address
 };

@@ -213,6 +213,17 @@ struct MappedObject {
 };
 inline constexpr u32 kMappedObjects = 32;
 
+// A semaphore of a marker (USDT): a u16 in the program's data that it looks at before it makes the marker's arguments. The tool
+// counts it up while the session wants the marker, and down afterwards; the agent counts it down where the tool is gone. The entry
+// changes before the semaphore does when it goes up.
+struct Semaphore {
+  u64 address;  // 0: the entry is free
+  u32 is_up;
+  u32 reserved;
+};
+inline constexpr u32 kSemaphores = 512;
+inline constexpr u32 kMostCounted = 0x7fff;  // the kernel takes a semaphore for a signed number
+
 struct SessionLink {
   u64 area;  // address of the session area in this process, 0: none
 };
@@ -398,9 +409,13 @@ struct ProcessBlock {
   PendingSignal pending[kPendingSignals];
   DeferredSignal held[kDeferredSignals];
   Repeat repeats[kRepeats];
+  u32 semaphore_count;  // entries from here on may be used; the tool writes them too
+  u32 heard_beat;       // the tool's heartbeat when a thread of a session with semaphores last saw it move,
+  u64 heard_at;         // and the clock's ticks then
+  Semaphore semaphores[kSemaphores];
 };
 static_assert(offsetof(ProcessBlock, flags) == 3096 && sizeof(CodeFile) == 24 && sizeof(MappedObject) == 24);
-static_assert(sizeof(ProcessBlock) == 8784 + 168 * kPendingSignals + 8 * kFileRanges + 8);
+static_assert(sizeof(ProcessBlock) == 8808 + 168 * kPendingSignals + 8 * kFileRanges + 16 * kSemaphores);
 inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
 

@@ -87,6 +87,7 @@ std::optional<std::string> fetch_of(const Argument& argument) {
 }
 
 std::optional<std::string> type_of(const Argument& argument) {
+  if (argument.source_bytes != 0) return {};
   const std::string bits = std::to_string(argument.size * 8), count = std::to_string(argument.count);
   std::string type;
   switch (argument.kind) {

@@ -25,6 +25,7 @@ inline constexpr std::string_view kRetvalOnProbe = "$retval is not available on 
 inline constexpr std::string_view kLatencyOnProbe = "$latency is not available on probe";
 inline constexpr std::string_view kSelfOnProbe = "$self is not available on probe";
 inline constexpr std::string_view kReturnAddressOnProbe = "ra is not available on probe";
+inline constexpr std::string_view kMarkerReturn = "A marker is a place in a function: it has no return";
 inline constexpr std::string_view kBlankInPath = "A path with a blank is given by -x";
 inline constexpr std::string_view kOpenParenthesis = "The parenthesis is not closed";
 inline constexpr std::string_view kEntryOnProbe = "Only a return probe looks back to the entry";

@@ -42,6 +42,13 @@ Status check_head(const Command& command, const ParseOptions& options) {
   return ok();
 }
 
+// The notes of the marker say what its arguments are.
+ProbeSpec with_written(ProbeSpec spec, const Command& command) {
+  for (std::size_t word = 2; word < command.size(); ++word)
+    spec.written.push_back({std::string(command.word(word)), static_cast<int>(command.start(word))});
+  return spec;
+}
+
 }  // namespace
 
 // stat does not open the file: a fifo or a device is only examined.
@@ -91,6 +98,10 @@ Result<ProbeSpec> parse_words(const Command& command, const ParseOptions& option
   spec.event = name->event.empty() ? automatic_name(spec.place, spec.is_return) : std::move(name->event);
   if (spec.event == kNameOfSymbol && spec.place.symbol.empty())
     return with_help(command.blame(0, command.word(0).size() - 1, message::kBadEvent), "'*' is the name of a symbol");
+  if (!spec.place.marker.empty()) {
+    if (spec.is_return) return command.blame(1, 0, message::kMarkerReturn);
+    return with_written(std::move(spec), command);
+  }
   // $argN means the calling convention's registers, which hold the arguments at the function's first instruction. An offset in
   // the file may be that instruction: the user knows.
   const bool inside = !spec.place.symbol.empty() && spec.place.offset != 0;

@@ -7,6 +7,8 @@
 #include "engine/spec/place.h"
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "engine/lex/number.h"
@@ -37,6 +39,8 @@ class PlaceParser {
   Status split_strict();
   bool names_generated() const;
   Status take_generated();
+  std::optional<std::size_t> marker_start() const;
+  Status take_marker(std::size_t start);
   void take_source();
   bool is_missing(const std::string& path) const;
   Status check_file();
@@ -67,6 +71,10 @@ class PlaceParser {
 Result<ParsedPlace> PlaceParser::parse() {
   if (names_generated()) {
     RETURN_IF_ERROR(take_generated());
+    return std::move(result_);
+  }
+  if (const auto start = marker_start()) {
+    RETURN_IF_ERROR(take_marker(*start));
     return std::move(result_);
   }
   RETURN_IF_ERROR(options_.strict ? split_strict() : split());
@@ -100,6 +108,39 @@ Status PlaceParser::take_generated() {
   result_.place.symbol = std::string(rest_);
   result_.place.is_generated = true;
   return ok();
+}
+
+// Where the PROVIDER of "sdt:PROVIDER:NAME" begins. Two words follow the "sdt:", and no ':' is part of them.
+std::optional<std::size_t> PlaceParser::marker_start() const {
+  if (options_.strict) return {};
+  const std::string with_colon = std::string(kMarker) + ":";
+  const std::size_t inside = word_.rfind(":" + with_colon);
+  const bool is_first = word_.starts_with(with_colon) && inside == std::string_view::npos;
+  if (!is_first && inside == std::string_view::npos) return {};
+  const std::size_t start = (is_first ? 0 : inside + 1) + with_colon.size();
+  const std::string_view rest = word_.substr(start);
+  const std::size_t colon = rest.find(':');
+  const bool is_marker = colon != std::string_view::npos && colon != 0 && colon + 1 < rest.size() &&
+                         rest.find(':', colon + 1) == std::string_view::npos && inside != 0;
+  return is_marker ? std::optional(start) : std::nullopt;
+}
+
+Status PlaceParser::take_marker(std::size_t start) {
+  Place& place = result_.place;
+  set_rest(start);
+  const std::size_t colon = rest_.find(':'), path_bytes = start - kMarker.size() - 1;
+  place.provider = std::string(rest_.substr(0, colon));
+  place.marker = std::string(rest_.substr(colon + 1));
+  place.program = options_.default_object;
+  place.names_object = path_bytes != 0;
+  place.path = place.names_object ? std::string(word_.substr(0, path_bytes - 1)) : options_.default_object;
+  if (place.marker.ends_with(kReturn)) return blame(word_.size() - kReturn.size(), message::kMarkerReturn);
+  if (place.path.empty()) {
+    Error error = blame(0, message::kNoPath);
+    error.help = "name the object before it, PATH:sdt:PROVIDER:NAME, or by -x FILE";
+    return error;
+  }
+  return check_file();
 }
 
 // The kernel gives no message for these three.

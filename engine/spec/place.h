@@ -14,6 +14,9 @@ namespace uprobe::spec {
 // The object of functions that a program generates as it runs: "jit:NAME".
 inline constexpr std::string_view kGeneratedCode = "jit";
 
+// A marker (USDT): "sdt:PROVIDER:NAME", "OBJECT:sdt:PROVIDER:NAME".
+inline constexpr std::string_view kMarker = "sdt";
+
 inline constexpr std::string_view kReturn = "%return";
 inline constexpr std::string_view kOperator = "operator";  // no sign or bracket in such a name ends it
 

@@ -27,18 +27,19 @@ enum class Style : std::uint8_t {
 
 // One step of a fetch. The first step of an argument is a source of the working value, the others change it.
 enum class StepKind : std::uint8_t {
-  reg,          // %reg, $stack, $retval
-  constant,     // \IMM, @ADDR (followed by the store's own dereference)
-  file_offset,  // @+OFF
-  dereference,  // value = *(u64*)(value + offset)
-  add,          // variables alone: value += `value`
-  shift_right,  // variables alone: the value without its lowest `value` bits
-  entry,        // the argument's EntryFetch, from the function's entry
-  latency,      // nanoseconds since the entry
-  self_time,    // the same without those of other probed calls inside the call
-  object,       // @OBJECT:SYMBOL: memory of another mapped file; `value` is the link-time address there
-  thread,       // $nspid: the number of the thread in its own PID namespace
-  vector,       // %xmmN, %ymmN: as many bytes as the argument has; `value` is the register's number
+  reg,           // %reg, $stack, $retval
+  constant,      // \IMM, @ADDR (followed by the store's own dereference)
+  file_offset,   // @+OFF
+  dereference,   // value = *(u64*)(value + offset)
+  add,           // variables alone: value += `value`
+  shift_right,   // variables alone: the value without its lowest `value` bits
+  entry,         // the argument's EntryFetch, from the function's entry
+  latency,       // nanoseconds since the entry
+  self_time,     // the same without those of other probed calls inside the call
+  object,        // @OBJECT:SYMBOL: memory of another mapped file; `value` is the link-time address there
+  thread,        // $nspid: the number of the thread in its own PID namespace
+  vector,        // %xmmN, %ymmN: as many bytes as the argument has; `value` is the register's number
+  add_register,  // markers alone: value += register `reg` << `value`
 };
 
 struct Step {
@@ -89,6 +90,9 @@ struct Argument {
   bool is_bitfield = false;
   std::uint8_t bit_width = 0;
   std::uint8_t bit_offset = 0;
+  // Of a marker's argument: so many bytes are read, fewer than `size`, and extended to it; 0: as many.
+  std::uint8_t source_bytes = 0;
+  bool extends_sign = false;    // by their sign, else by zeros
   bool is_user_string = false;  // ustring: only the type's identity differs
   int column = 0;               // of the argument's word in the definition
 };
@@ -100,7 +104,7 @@ struct FoundSymbol {
   bool is_ifunc = false;      // the function is chosen when the program runs: the place is the resolver's
 };
 
-// PATH:OFFSET, PATH:SYMBOL[+-OFFS], PATH:SOURCE:LINE, ADDRESS in the object of -x, or jit:NAME
+// PATH:OFFSET, PATH:SYMBOL[+-OFFS], PATH:SOURCE:LINE, ADDRESS in the object of -x, jit:NAME, or [PATH:]sdt:PROVIDER:NAME
 struct Place {
   std::string path;
   std::string symbol;  // empty: `offset` is a file offset
@@ -110,6 +114,7 @@ struct Place {
   bool is_address = false;   // `offset` is a link-time address that is not yet looked up
   std::string source;        // file:line in place of a symbol, or function:line; empty: none
   int line = 0;
+  std::string provider, marker;  // of sdt:PROVIDER:NAME, or patterns of them, until the places are looked up; else empty
   bool names_object = true;  // false: the path is that of -x or of the program to run
   std::string program;       // that path in any case: its libraries may be named without a path
   std::optional<std::uint64_t> reference_counter;
@@ -117,6 +122,12 @@ struct Place {
   int path_column = 0;
   int place_column = 0;                 // of the character after the ':' (of the word, if it names no object)
   std::uint64_t device = 0, inode = 0;  // of the file when it was defined; 0: not looked at
+};
+
+// An argument of a marker's definition, which waits for the marker's notes: "fd=$arg1", "+8($arg2):u32".
+struct WrittenArgument {
+  std::string text;
+  int column = 0;
 };
 
 // "malloc(size)", if no function has this name: a function, and its arguments by names.
@@ -137,6 +148,7 @@ struct ProbeSpec {
   Style style = Style::event;
   Place place;
   std::vector<Argument> arguments;
+  std::vector<WrittenArgument> written;  // of a marker, instead of `arguments`
 };
 
 // "$vars", "$params": each variable at the place, or each parameter of its function, as an argument.

@@ -34,6 +34,16 @@ TEST_F(Interpret, EveryRegisterInEverySize) {
     }
 }
 
+TEST_F(Interpret, AnIndexIsAddedByItsScale) {
+  for (u16 scale = 0; scale < 4; ++scale) {
+    const Insn index = insn(Op::add_register, static_cast<u8>(Reg::cx), scale);
+    const Outcome outcome = run({begin(), constant(1000), index, store(kHead, 8), insn(Op::end)}, kHead + 8);
+    EXPECT_EQ(outcome.at<u64>(kHead), 1000 + (registers_[Reg::cx] << scale));
+  }
+  const Outcome none = run({begin(), constant(7), insn(Op::add_register, 250, 0), store(kHead, 8), insn(Op::end)}, kHead + 8);
+  EXPECT_EQ(none.at<u64>(kHead), 7u);
+}
+
 TEST_F(Interpret, VectorRegistersComeFromTheFrame) {
   constexpr u32 kMagic = 0x46505853;
   for (u32 n = 0; n < 16; ++n)

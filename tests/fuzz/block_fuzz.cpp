@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/patch/disarm.h"
+#include "engine/patch/semaphores.h"
 #include "engine/process/block.h"
 #include "engine/shared/trampoline.h"
 #include "tests/arm/fake_target.h"
@@ -22,7 +23,7 @@ using control::Block;
 using control::NewPoint;
 using shared::ProcessBlock;
 
-constexpr Addr kBlock{0x10000000}, kCode{0x400000}, kIsland{0x500000};
+constexpr Addr kBlock{0x10000000}, kCode{0x400000}, kIsland{0x500000}, kData{0x601000};
 constexpr std::uint32_t kEntries = 8, kCodeBytes = 4096, kIslandBytes = 65536;
 
 class Processors : public control::Serializer {
@@ -52,7 +53,8 @@ std::vector<std::pair<Addr, std::size_t>> parts_of(const ProcessBlock& head) {
           {kBlock + head.point_offset, kEntries * sizeof(shared::Point)},
           {kBlock + head.undo_offset, kEntries * sizeof(shared::Undo)},
           {kBlock + head.consumer_offset, kEntries * sizeof(shared::Consumer)},
-          {kBlock + head.code_file_offset, sizeof(shared::CodeFile)}};
+          {kBlock + head.code_file_offset, sizeof(shared::CodeFile)},
+          {kBlock + offsetof(ProcessBlock, semaphore_count), 16 + kEntries * sizeof(shared::Semaphore)}};
 }
 
 struct Process {
@@ -63,12 +65,14 @@ struct Process {
     memory.map_anonymous(kBlock, Block::bytes_for(kEntries));
     memory.map_anonymous(kCode, kCodeBytes);
     memory.map_anonymous(kIsland, kIslandBytes);
+    memory.map_anonymous(kData, kCodeBytes, "/data");
     auto block = Block::create(memory, kBlock, kEntries);
     if (!block) std::abort();
     std::vector<NewPoint> points;
     for (std::uint32_t i = 0; i < kEntries; ++i) points.push_back(make_point(*block, i));
     if (!block->note_code(memory, {kCode.value, kCode.value + kCodeBytes, 0}) || !block->add(memory, points))
       std::abort();
+    if (!control::count_semaphores(memory, *block, memory.maps().take(), {kData + 8, kData + 10})) std::abort();
     for (const shared::Point& point : block->points()) {
       const shared::ArmedText text = shared::armed_text(point);
       if (!memory.write(Addr{point.address}, text.bytes, text.length)) std::abort();
@@ -95,6 +99,9 @@ void use(test::FakeTarget& target, Block& block) {
     if (i == 1) static_cast<void>(block.keep_only(target, i, list));
   }
   static_cast<void>(block.add(target, {make_point(block, kEntries)}));
+  const std::vector<Addr> wanted = {kData + 8, kData + 64};
+  if (control::count_semaphores(target, block, target.maps().take(), wanted))
+    require(control::are_counted(target, block, wanted));
   static_cast<void>(control::take_out(target, block, processors));
   static_cast<void>(block.begin_anew(target));
 }

@@ -88,6 +88,36 @@ TEST(Verify, ValuesChangeAfterTheirSource) {
   EXPECT_EQ(with(2, {.op = Op::shift_right, .immediate = 64}), "instruction 2: a shift past the value");
 }
 
+TEST(Verify, AnIndexIsARegisterOfAScale) {
+  const auto with = [](std::size_t at, shared::Insn insn) {
+    return answer([&](EventProgram& p) { p.insns.insert(p.insns.begin() + static_cast<std::ptrdiff_t>(at), insn); });
+  };
+  EXPECT_EQ(with(2, {.op = Op::add_register, .size = 1, .count = 3}), "ok");
+  EXPECT_EQ(with(1, {.op = Op::add_register}), "instruction 1: a load out of order");
+  EXPECT_EQ(with(2, {.op = Op::add_register, .size = shared::kRegCount}), "instruction 2: an unknown register");
+  EXPECT_EQ(with(2, {.op = Op::add_register, .count = 4}), "instruction 2: an index of an impossible scale");
+}
+
+// A field of 8 bytes, of which 2 are read: begin, register, store_memory, shift, end.
+TEST(Verify, AnExtensionShiftsOutWhatWasNotStored) {
+  const auto answer = [](const std::function<void(EventProgram&)>& change) {
+    auto spec = spec::parse_definition("p:g/e /b/x:f +0(%si):s64", {.file_check = nullptr});
+    spec->arguments[0].source_bytes = 2;
+    spec->arguments[0].extends_sign = true;
+    EventProgram program = compile(*spec).take();
+    change(program);
+    const auto status = verify(program);
+    return status ? "ok" : status.error().text;
+  };
+  EXPECT_EQ(answer([](EventProgram&) {}), "ok");
+  EXPECT_EQ(answer([](EventProgram& p) { p.insns.erase(p.insns.begin() + 3); }), "byte 18 is never stored");
+  EXPECT_EQ(answer([](EventProgram& p) { p.insns[3].immediate = 47 | 47 << 8; }),
+            "instruction 3: a shift that keeps what was not stored");
+  EXPECT_EQ(answer([](EventProgram& p) { p.insns[3].size = 4; }), "byte 20 is never stored");
+  EXPECT_EQ(answer([](EventProgram& p) { p.insns[3].offset = 17; }), "instruction 3: a shift of what was not stored");
+  EXPECT_EQ(answer([](EventProgram& p) { p.insns[3].count = 2; }), "instruction 3: a shift of what was not stored");
+}
+
 // load_entry, latency | note: begin, register, store_value | begin, register, store_memory | end
 TEST(Verify, WhatIsNotedAtTheEntry) {
   const auto answer = [](const std::function<void(EventProgram&)>& change) {

@@ -243,7 +243,7 @@ enter_frame:
         .size uprobe_open_call, . - uprobe_open_call
 
 // Loads, and a store, that may fault: each faulting instruction has an entry in the table, uprobe_on_fault moves the thread
-// to the fix-up. bool uprobe_peekN(u64 address, u64* out), bool uprobe_poke8(u64 address, u64 value),
+// to the fix-up. bool uprobe_peekN(u64 address, u64* out), bool uprobe_poke8(u64 address, u64 value), bool uprobe_count_down(u64 address),
 // u64 uprobe_peek_words(u64 address, u64* out, u64 count), bool uprobe_peek_thread4(i64 offset, u64* out), bool uprobe_clock(u64* out).
         .macro FAULTS insn, fixup
         .pushsection .rodata.uprobe_faults, "a"
@@ -326,6 +326,23 @@ peek_words_end:
         .cfi_endproc
         .size uprobe_poke8, . - uprobe_poke8
         FAULTS  14b, peek_failed
+        .popsection
+
+        .pushsection .text
+        ENTRY uprobe_count_down         # bool (u64 address): a u16, by 1 unless it is 0; false: it is not there
+        .cfi_startproc
+16:     movzwl  (%rdi), %eax
+1:      testl   %eax, %eax
+        jz      2f
+        leal    -1(%rax), %ecx
+17:     lock cmpxchgw %cx, (%rdi)
+        jne     1b
+2:      movl    $1, %eax
+        ret
+        .cfi_endproc
+        .size uprobe_count_down, . - uprobe_count_down
+        FAULTS  16b, peek_failed
+        FAULTS  17b, peek_failed
         .popsection
 
 peek_failed:

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// The semaphores of markers (shared::Semaphore). The tool counts them up and down; where it was killed, its heartbeat is still, and
+// the agent counts them down: each once, since a thread takes the entry first. A tool that was only stopped finds the entry and counts
+// up again.
+#include "preload/agent.h"
+#include "preload/system_call.h"
+
+namespace uprobe::agent {
+namespace {
+
+constexpr u64 kSecond = 1'000'000'000;
+
+// By instructions that may fault: the library may have been unloaded.
+void count_down(ProcessBlock& block) {
+  const u32 count = block.semaphore_count < shared::kSemaphores ? block.semaphore_count : shared::kSemaphores;
+  for (u32 i = 0; i < count; ++i) {
+    shared::Semaphore& entry = block.semaphores[i];
+    u32 expected = 1;
+    const u64 address = __atomic_load_n(&entry.address, __ATOMIC_RELAXED);
+    if (__atomic_compare_exchange_n(&entry.is_up, &expected, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+      uprobe_count_down(address);
+  }
+}
+
+// A second in ticks of the clock; 0: not known.
+u64 ticks_of_second(const AreaHeader& area) { return area.tick_rate == 0 ? 0 : (kSecond << 32) / area.tick_rate; }
+
+// A thread that sees the new heartbeat sees its time too, or an older one's heartbeat, and notes both again.
+void note_beat(ProcessBlock& block, u32 beat, u64 now) {
+  __atomic_store_n(&block.heard_at, now, __ATOMIC_RELEASE);
+  __atomic_store_n(&block.heard_beat, beat, __ATOMIC_RELEASE);
+}
+
+}  // namespace
+
+// The second begins with the first hit that finds the heartbeat where an earlier one has left it: a pause between hits is none of
+// the tool's.
+[[gnu::noinline]] void watch_tool(const Hit& hit) {
+  ProcessBlock& block = *hit.block;
+  const AreaHeader* area = session_area(block, 0);
+  u64 now = 0;
+  if (area == nullptr || !hit.may_fault || !uprobe_clock(&now)) return;
+  const u64 second = ticks_of_second(*area);
+  const u32 beat = __atomic_load_n(&area->tool_heartbeat, __ATOMIC_ACQUIRE);
+  if (beat != __atomic_load_n(&block.heard_beat, __ATOMIC_ACQUIRE)) return note_beat(block, beat, now);
+  const u64 heard_at = __atomic_load_n(&block.heard_at, __ATOMIC_ACQUIRE);
+  if (second != 0 && now > heard_at && now - heard_at > second) count_down(block);
+}
+
+// The call reads the mask; a process that may not make it does not come here (mail.cpp). With SIGSEGV or SIGBUS blocked a fault would
+// end the program: the semaphores stay as they are.
+void count_down_semaphores(ProcessBlock& block) {
+  u64 blocked = ~u64{0};
+  if (system_call(kSysRtSigprocmask, 0, 0, as_word(&blocked), sizeof blocked) != 0) return;
+  if ((blocked & shared::kOurSignals) == 0) count_down(block);
+}
+
+}  // namespace uprobe::agent
