@@ -11,7 +11,7 @@
 namespace uprobe::control {
 
 enum class NeededWhen {
-  always,  // the agent answers in the program's stead (preload/calls.cpp), and a thread finds its way home if the tool dies
+  always,  // the agent answers in the program's stead (preload/calls.cpp), and a thread finds its return path if the tool dies
   attaching,  // the tool makes the process do it: while it is held, and later for libraries that are mapped and programs it becomes
   serving,  // by the agent itself afterwards, unless it has to be quiet (kBlockFiltered)
 };

@@ -216,7 +216,7 @@ class Planner {
     return false;
   }
 
-  // As many of the instructions in front as make room for a jump. Nobody comes to the place, or to one of them but the first,
+  // As many of the instructions before the place as make room for a jump. No branch comes to the place, or to one of them but the first,
   // in another way than through them.
   bool find_prefix_window() {
     const std::uint64_t end = after();

@@ -29,7 +29,29 @@ namespace {
 
 using target::StoppedProcess;
 
+// Its files say so a moment after its memory has gone.
+bool ends(pid_t pid) {
+  constexpr int kMostMoments = 20;
+  for (int moments = 0; !target::has_ended(pid); ++moments) {
+    if (moments == kMostMoments) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+// Whatever the end of the process made to fail.
+bool is_of_end(pid_t pid, const Error& error) {
+  if (error.code == Code::not_found || (!error.where.empty() && error.err != ESRCH)) return false;
+  return error.code == Code::killed || error.err == ESRCH || target::has_ended(pid) ||
+         (error.retry == Retry::soon && ends(pid));
+}
+
+Error ended(pid_t pid) {
+  return Error{.code = Code::killed, .text = "process " + std::to_string(pid) + " ended", .err = ESRCH};
+}
+
 Error about(pid_t pid, Error error) {
+  if (is_of_end(pid, error)) return ended(pid);
   if (error.err == EPERM || error.err == EACCES) return target::explain_refusal(pid, error.err);
   if (error.where.empty()) error.where = "process " + std::to_string(pid);
   return error;
@@ -172,6 +194,8 @@ Status Attacher::attach_all(const GivenUp& given_up) {
   control::MailService* const mail = begun ? &targets_.mail() : nullptr;
   if (mail != nullptr) return mail->alone([mail] { mail->look_at_generated_code(); }), ok();
   for (const pid_t pid : pids) static_cast<void>(control::give_back(pid));
+  for (const pid_t pid : targets_.attached())
+    if (target::has_ended(pid)) return ended(pid);
   return begun;
 }
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "engine/target/exit_reaper.h"
 
-#include <sys/wait.h>
-
 #include <chrono>
 
 #include "engine/base/signal_masked_thread.h"
-#include "engine/target/target.h"
+#include "engine/target/thread_change.h"
 
 namespace uprobe::target {
 namespace {
@@ -15,12 +13,6 @@ using namespace std::chrono_literals;
 
 // A call that waits for longer waits for a lock.
 constexpr auto kPatience = 20ms;
-
-void take_end(pid_t tid) {
-  if (is_own_child(tid)) return;  // its end is awaited elsewhere
-  siginfo_t info{};
-  ::waitid(P_PID, static_cast<id_t>(tid), &info, WEXITED | WNOHANG | __WALL);
-}
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// System calls that a stop cuts short though nothing has happened: how they go on as if nobody had been there
+// System calls that a stop cuts short though nothing has happened: how they go on as if no tool had been there
 // (`arch/code/resumed_call.h`). The kernel returns from some what has been done so far, and has others begin again with all of
 // their time.
 #pragma once

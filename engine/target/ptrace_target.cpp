@@ -2,7 +2,7 @@
 // Launch by ptrace. Traps that this file knows about:
 //   - registers set at PTRACE_EVENT_EXEC are overwritten (the result becomes 0): go on to the exit of the system call first;
 //   - single-step and int3 as the end of a remote call reset an ignored SIGTRAP: PTRACE_SYSCALL stops only;
-//   - signals that arrive meanwhile must neither be lost nor run a handler: everything is masked;
+//   - signals that arrive during a remote call must neither be lost nor run a handler: everything is masked;
 //   - a tracer that is killed leaves the tracee with the registers and the mask of that moment (return_path.h).
 #include "engine/target/ptrace_target.h"
 
@@ -189,7 +189,7 @@ Status PtraceTarget::prepare() {
   if (::ptrace(PTRACE_GETSIGMASK, pid(), as_data(sizeof mask_), &mask_) != 0)
     return system_error("PTRACE_GETSIGMASK", errno);
   RETURN_IF_ERROR(return_path_.build(files_, registers_, mask_));
-  // The way home restores the mask as well: the registers first.
+  // The return path restores the mask as well: the registers first.
   arch::ThreadRegisters r = registers_;
   return_path_.turn_back(r);
   if (::ptrace(PTRACE_SETREGS, pid(), nullptr, &r) != 0) return system_error("PTRACE_SETREGS", errno);

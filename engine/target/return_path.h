@@ -20,7 +20,7 @@ class ReturnPath {
   // Another mask to arrive with.
   Status set_mask(const ProcessFiles& files, std::uint64_t mask);
 
-  // `r`, about to make the system call that its registers describe, or on the way home.
+  // `r`, about to make the system call that its registers describe, or on its return path.
   void set_out(arch::ThreadRegisters& r) const;
   void turn_back(arch::ThreadRegisters& r) const;
 

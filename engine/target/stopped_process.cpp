@@ -7,14 +7,14 @@
 //     timeout: net/core/sock.c sock_intr_errno). They have done nothing yet: -ERESTARTNOHAND makes them start again, and a handler
 //     that is about to run still makes it EINTR;
 //   - what restart_syscall goes on with is kept through other system calls of the thread;
+//   - SIGKILL ends traced threads that stand, too, and a process's first thread shows its end only when the tracer has taken notice of
+//     the end of all others (kernel/exit.c, delay_group_leader);
 //   - a process stopped by SIGSTOP stops again by itself when its tracer detaches (kernel/ptrace.c, __ptrace_unlink);
 //   - single-step and int3 as the end of a call would reset an ignored SIGTRAP: system-call stops only.
 #include "engine/target/stopped_process.h"
 
-#include <elf.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
@@ -31,6 +31,7 @@
 #include "engine/shared/agent_header.h"
 #include "engine/target/interrupted_syscall.h"
 #include "engine/target/process_stat.h"
+#include "engine/target/remote_call_place.h"
 #include "engine/target/seccomp.h"
 #include "engine/target/thread_change.h"
 
@@ -40,7 +41,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto kAtOnce = 200us, kPace = 50us, kMoment = 200us;
+constexpr auto kAtOnce = 200us, kPace = 50us, kSlowPace = 1000us, kMoment = 200us;
+constexpr auto kTakePace = 5ms;
 constexpr std::chrono::microseconds kHandlersMoment = 100ms;
 constexpr int kMostMoments = 1000;
 constexpr auto kOrderPatience = 5s;
@@ -86,46 +88,6 @@ void leave_sequence(const ProcessFiles& files, pid_t tid, arch::ThreadRegisters&
   if (files.write(at, &none, sizeof none)) arch::set_instruction_pointer(registers, section.abort);
 }
 
-struct RemoteCallPlace {
-  Addr at;
-  std::vector<std::uint8_t> before;
-  bool is_left;  // the code of a tool that was killed is there, or of one that is at work
-};
-
-// Over the vDSO's section headers, which no program needs. Every process has the same vDSO: what stood there before is known even
-// where code of an earlier tool is left.
-Result<RemoteCallPlace> find_remote_call_place(const ProcessFiles& files) {
-  const auto maps = files.maps();
-  if (!maps) return maps.error();
-  const auto vdso = std::find_if(maps->begin(), maps->end(), [](const Mapping& m) { return m.path == "[vdso]"; });
-  if (vdso == maps->end())
-    return Error{.code = Code::refused, .text = "the program has no vDSO to make system calls in (vdso=0?)"};
-  constexpr std::uint64_t kSectionOffset = offsetof(Elf64_Ehdr, e_shoff), kAlignment = 16;
-  std::uint64_t offset = 0;
-  RETURN_IF_ERROR(files.read(vdso->begin + kSectionOffset, &offset, sizeof offset));
-  offset = (offset + kAlignment - 1) / kAlignment * kAlignment;
-  if (offset == 0 || offset > vdso->end - vdso->begin || vdso->end - vdso->begin - offset < arch::kRemoteCallBytes)
-    return Error{.code = Code::refused, .text = "the program's vDSO has no room to make system calls in"};
-  std::vector<std::uint8_t> theirs(offset + arch::kRemoteCallBytes);
-  RETURN_IF_ERROR(files.read(vdso->begin, theirs.data(), theirs.size()));
-  RemoteCallPlace place{vdso->begin + offset, {theirs.end() - arch::kRemoteCallBytes, theirs.end()}, false};
-  const auto* ours = reinterpret_cast<const std::uint8_t*>(::getauxval(AT_SYSINFO_EHDR));
-  if (ours == nullptr || !std::equal(theirs.begin(), theirs.end() - arch::kRemoteCallBytes, ours)) return place;
-  place.is_left = !std::equal(place.before.begin(), place.before.end(), ours + offset);
-  std::copy_n(ours + offset, arch::kRemoteCallBytes, place.before.begin());
-  return place;
-}
-
-// How a thread has stopped or ended. It does so at once as a rule: to sleep and be woken takes several times as long.
-int await_change(pid_t tid) {
-  int status = 0;
-  for (const auto end = Clock::now() + kAtOnce; Clock::now() < end; ::sched_yield())
-    if (take_change(tid, status, WNOHANG) == tid) return status;
-  while (take_change(tid, status, 0) < 0 && errno == EINTR) {
-  }
-  return status;
-}
-
 Error failed(const char* what) { return errno == ESRCH ? process_ended() : system_error(what, errno); }
 
 bool is_zombie(pid_t pid, pid_t tid) {
@@ -139,7 +101,7 @@ bool is_zombie(pid_t pid, pid_t tid) {
 Result<std::unique_ptr<StoppedProcess>> StoppedProcess::hold(pid_t pid, std::chrono::milliseconds patience) {
   auto files = ProcessFiles::open(pid);
   if (!files) return files.error();
-  // A handler that a thread was entered for on its way home from a killed tool's remote call returns to there.
+  // A handler that a thread was entered for on its return path from a killed tool's remote call returns to there.
   const auto seen = find_remote_call_place(*files);
   if (seen && seen->is_left) ::usleep(kHandlersMoment.count());
   std::unique_ptr<StoppedProcess> process(new StoppedProcess(files.take(), patience));
@@ -241,6 +203,7 @@ Status StoppedProcess::await_stops(std::vector<pid_t>& stopping, Clock::time_poi
       if (stopped) RETURN_IF_ERROR(take_state(tid, WSTOPSIG(status) != SIGTRAP));
     }
     if (stopping.empty() || Clock::now() > deadline) break;
+    take_ends(stopping);
     if (deadline - Clock::now() > kAtOnce)
       ::usleep(kPace.count());
     else
@@ -282,7 +245,7 @@ std::vector<ThreadPlace> StoppedProcess::places() const {
 
 bool StoppedProcess::is_remote_call(std::uint64_t ip) const { return ip - place_.value < arch::kRemoteCallBytes; }
 
-// Sent by a tool that was killed, on its way home: its way must not be overwritten, nor taken away.
+// Sent by a tool that was killed, on its return path: that must not be overwritten, nor taken away.
 Status StoppedProcess::await_others_remote_calls() {
   for (int moments = 0; moments < kMostMoments; ++moments) {
     const auto away =
@@ -311,7 +274,7 @@ Status StoppedProcess::close_filters() {
   return std::exchange(is_suspended_, false) ? suspend_filters(away_, false) : ok();
 }
 
-// On the way home, and out of every system call.
+// On its return path, and out of every system call.
 arch::ThreadRegisters StoppedProcess::resume_frame() const {
   const auto own = std::find_if(threads_.begin(), threads_.end(), [this](const Thread& t) { return t.tid == away_; });
   arch::ThreadRegisters r = own->registers;
@@ -335,17 +298,42 @@ Status StoppedProcess::send(pid_t tid) {
   away_ = tid;
   is_at_rest_ = true;
   RETURN_IF_ERROR(open_filters());
-  // The way home restores the mask as well: the registers first.
+  // The return path restores the mask as well: the registers first.
   Status sent = put(resume_frame());
   std::uint64_t all = kAllSignals;
   if (sent && ::ptrace(PTRACE_SETSIGMASK, tid, as_data(sizeof all), &all) != 0) sent = failed("PTRACE_SETSIGMASK");
   return sent;
 }
 
+// Of threads that stand, should the process have been killed. Each is asked, so not at every turn of a wait.
+void StoppedProcess::take_ends(const std::vector<pid_t>& but) {
+  if (Clock::now() < next_take_) return;
+  next_take_ = Clock::now() + kTakePace;
+  for (const pid_t tid : seized_)
+    if (std::find(but.begin(), but.end(), tid) == but.end()) take_end(tid);
+}
+
+// How the one that is away has stopped or ended; 0 where it has ended. It does so at once as a rule: to sleep and be woken takes
+// several times as long.
+int StoppedProcess::await_change() {
+  auto pause = kPace;
+  for (const auto end = Clock::now() + kAtOnce;;) {
+    int status = 0;
+    if (take_change(away_, status, WNOHANG) != 0) return status;
+    if (Clock::now() < end) {
+      ::sched_yield();
+      continue;
+    }
+    take_ends({away_});
+    ::usleep(static_cast<useconds_t>(pause.count()));
+    pause = std::min(2 * pause, kSlowPace);
+  }
+}
+
 // It has been interrupted, and runs.
 Status StoppedProcess::await_rest() {
   for (;;) {
-    const int status = await_change(away_);
+    const int status = await_change();
     if (!WIFSTOPPED(status)) return process_ended();
     if (status >> 16 == PTRACE_EVENT_STOP) break;
     ::ptrace(PTRACE_CONT, away_, nullptr, as_data(WSTOPSIG(status) & 0x7f));
@@ -377,7 +365,7 @@ Result<int> StoppedProcess::next_stop() {
   int signal = 0;
   for (;;) {
     if (::ptrace(PTRACE_SYSCALL, away_, nullptr, as_data(signal)) != 0) return failed("ptrace");
-    const int status = await_change(away_);
+    const int status = await_change();
     if (!WIFSTOPPED(status)) return process_ended();
     if (WSTOPSIG(status) == kSyscallStop) return status;
     signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;  // SIGSTOP: no mask holds it back
@@ -470,16 +458,6 @@ Status StoppedProcess::let_run(pid_t tid, std::chrono::microseconds moment) {
 
 namespace {
 
-// Nothing: it runs.
-std::optional<int> change_by(pid_t tid, Clock::time_point deadline) {
-  for (;;) {
-    int status = 0;
-    if (take_change(tid, status, WNOHANG) != 0) return status;
-    if (Clock::now() > deadline) return std::nullopt;
-    ::sched_yield();
-  }
-}
-
 // At the entry of a system call: the thread stands in front of it again, even if we were killed now (with no call the kernel
 // leaves the result alone; do_syscall_64).
 Status take_call_back(pid_t tid, arch::ThreadRegisters registers) {
@@ -489,6 +467,17 @@ Status take_call_back(pid_t tid, arch::ThreadRegisters registers) {
 }
 
 }  // namespace
+
+// Nothing: it runs.
+std::optional<int> StoppedProcess::change_by(pid_t tid, Clock::time_point deadline) {
+  for (;;) {
+    int status = 0;
+    if (take_change(tid, status, WNOHANG) != 0) return status;
+    if (Clock::now() > deadline) return std::nullopt;
+    take_ends({tid});
+    ::sched_yield();
+  }
+}
 
 // Interrupted when the deadline has passed.
 Result<int> StoppedProcess::stop_again(pid_t tid, Clock::time_point deadline) {

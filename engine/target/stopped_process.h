@@ -44,7 +44,7 @@ class StoppedProcess : public Target {
 
   const std::vector<Thread>& threads() const { return threads_; }
 
-  // Whether a thread that is at home stands in the code of the way home: on a remote call of a tool that was killed.
+  // Whether a thread that is at home stands in the code of the return path: on a remote call of a tool that was killed.
   bool is_in_remote_call(const Thread& thread) const {
     return is_remote_call(arch::instruction_pointer(thread.registers));
   }
@@ -61,9 +61,9 @@ class StoppedProcess : public Target {
   // For threads that are at home: what they go on with.
   Status set_mask(pid_t tid, std::uint64_t mask);
   Status set_registers(pid_t tid, const arch::ThreadRegisters& registers);
-  // Lets one thread run for a moment and stops it again. Another one may have begun meanwhile: it is held too.
+  // Lets one thread run for a moment and stops it again. Another one may have begun by then: it is held too.
   Status let_run(pid_t tid, std::chrono::microseconds moment);
-  // The same for one in code of ours, until it has left that: of system calls it makes only those that `is_ours` has. In front of
+  // The same for one in the tool's code, until it has left that: of system calls it makes only those that `is_ours` has. Before
   // another one it stands as if it had not begun.
   Status let_out(pid_t tid, std::chrono::microseconds moment, const std::function<bool(std::uint64_t ip)>& is_ours);
 
@@ -83,6 +83,9 @@ class StoppedProcess : public Target {
   Status await_stops(std::vector<pid_t>& stopping, std::chrono::steady_clock::time_point deadline);
   Status take_state(pid_t tid, bool in_group_stop);
   Status await_others_remote_calls();
+  int await_change();
+  std::optional<int> change_by(pid_t tid, std::chrono::steady_clock::time_point deadline);
+  void take_ends(const std::vector<pid_t>& but);
   Result<int> next_stop();
   Status await_done(Addr state);
   Status await_rest();
@@ -92,7 +95,7 @@ class StoppedProcess : public Target {
   Status put(const arch::ThreadRegisters& registers);
   Result<Addr> place_resume_code();
   void resume_interrupted_syscalls();
-  static void let_go_running(pid_t tid, std::chrono::steady_clock::time_point deadline);
+  void let_go_running(pid_t tid, std::chrono::steady_clock::time_point deadline);
   Result<int> stop_again(pid_t tid, std::chrono::steady_clock::time_point deadline);
   arch::ThreadRegisters resume_frame() const;
   Thread* thread(pid_t tid);
@@ -101,10 +104,11 @@ class StoppedProcess : public Target {
   std::chrono::milliseconds patience_;
   std::map<pid_t, Sleep> sleepers_;  // before the stop
   std::vector<Thread> threads_;
-  std::vector<pid_t> seized_;             // also those that have not stopped
-  std::optional<ExitReaper> undertaker_;  // of these, while more of them are being seized
-  pid_t away_ = 0;                        // on a remote call
-  bool is_suspended_ = false;             // its seccomp filters are
+  std::vector<pid_t> seized_;                          // also those that have not stopped
+  std::optional<ExitReaper> undertaker_;               // of these, while more of them are being seized
+  std::chrono::steady_clock::time_point next_take_{};  // of the ends of threads
+  pid_t away_ = 0;                                     // on a remote call
+  bool is_suspended_ = false;                          // its seccomp filters are
   bool may_call_ = true;
   bool is_at_rest_ = false;  // that one: in a stop after which the kernel looks at what it was doing
   Addr place_;               // of the remote call's code

@@ -94,7 +94,7 @@ Status ProcessFiles::read(Addr from, void* to, std::size_t bytes) const {
   while (bytes != 0) {
     const ssize_t n = ::pread(memory_.get(), at, bytes, static_cast<off_t>(from.value));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return system_error("read of the target's memory", n == 0 ? ESRCH : errno);
+    if (n <= 0) return error_of_files(pid_, system_error("read of the target's memory", n == 0 ? ESRCH : errno));
     at += n, from = from + static_cast<std::uint64_t>(n), bytes -= static_cast<std::size_t>(n);
   }
   return ok();
@@ -105,7 +105,7 @@ Status ProcessFiles::write(Addr to, const void* from, std::size_t bytes) const {
   while (bytes != 0) {
     const ssize_t n = ::pwrite(memory_.get(), at, bytes, static_cast<off_t>(to.value));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return system_error("write to the target's memory", n == 0 ? ESRCH : errno);
+    if (n <= 0) return error_of_files(pid_, system_error("write to the target's memory", n == 0 ? ESRCH : errno));
     at += n, to = to + static_cast<std::uint64_t>(n), bytes -= static_cast<std::size_t>(n);
   }
   return ok();

@@ -15,8 +15,16 @@ pid_t take_change(pid_t tid, int& status, int how) {
   const bool has_stopped = info.si_code == CLD_TRAPPED || info.si_code == CLD_STOPPED;
   status = has_stopped ? info.si_status << 8 | 0x7f : 0;
   if (has_stopped) return ::waitid(P_PID, id, &info, WSTOPPED | WNOHANG | __WALL) == 0 ? tid : -1;
-  if (!is_own_child(tid)) ::waitid(P_PID, id, &info, WEXITED | WNOHANG | __WALL);
+  take_end(tid);
   return tid;
+}
+
+void take_end(pid_t tid) {
+  const auto id = static_cast<id_t>(tid);
+  siginfo_t info{};
+  const bool is_over = ::waitid(P_PID, id, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && info.si_pid == tid;
+  if (!is_over || is_own_child(tid)) return;  // the end of a child is awaited elsewhere
+  ::waitid(P_PID, id, &info, WEXITED | WNOHANG | __WALL);
 }
 
 }  // namespace uprobe::target

@@ -21,4 +21,7 @@ void* as_data(T value) {
 // end of a program that this process has started is only looked at, and left to the thread that waits for it.
 pid_t take_change(pid_t tid, int& status, int how);
 
+// Takes the end of a thread that has ended; the end of a program that this process has started is left alone.
+void take_end(pid_t tid);
+
 }  // namespace uprobe::target

@@ -29,7 +29,7 @@ NAMES = "names that users write in definitions, in a message or in what explains
 FORMAT = "bytes of a format that all machines share (DWARF)"
 TEXT = "characters"
 STATUS = "the kernel's way to say how a process has stopped"
-FLAGS = "flags of the kernel or of ours, or shifts"
+FLAGS = "flags of the kernel or of the project, or shifts"
 # (a file, or a folder with all that is in it, a rule) -> why it may break the rule
 ALLOWED = {
     ("cli/", "byte"): TEXT,

@@ -96,6 +96,54 @@ class Blocks(AdversaryCase):
         self.check("random", 15)
 
 
+class Killed(AdversaryCase):
+    """Targets that end while the tool works on them: it says so in plain words, and ends; others go on."""
+
+    ROUNDS = 100
+    END = re.compile(r"uprobe-run: (the process(es have| has) ended|process (\d+) ended|no process (\d+)|process (\d+) \(.*\): "
+                     r"(has ended, its parent has not taken notice yet|is about to end))")
+
+    COUNTS = re.compile(r"uprobe-run: (uprobes/|total: |tiers: |\S+ not probed: no thread of the process can run a function)")
+
+    def rounds(self, other, *more):
+        program, chance, said = fixture("attached_busy"), random.Random(7), set()
+        for turn in range(self.ROUNDS):
+            process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+            self.addCleanup(harness.stop_group, process)
+            self.assertEqual(process.stdout.readline(), b"ready\n")
+            words = [*tracer("-o", self.path("trace")), "-p", f"p:w {program}:several", "-p", "p /lib/x86_64-linux-gnu/libc.so.6:strn*",
+                     *more, "-P", str(process.pid)]
+            tool = subprocess.Popen(words, stderr=subprocess.PIPE, start_new_session=True, text=True)
+            self.addCleanup(harness.stop_group, tool)
+            time.sleep(chance.uniform(0, 0.4))
+            os.kill(process.pid, (signal.SIGKILL, signal.SIGTERM)[turn % 2])
+            if turn % 3 == 0:
+                process.wait(harness.TIMEOUT)
+            if other is not None:
+                time.sleep(0.1)
+                tool.send_signal(signal.SIGINT)
+            _, errors = tool.communicate(timeout=harness.TIMEOUT)
+            process.communicate(timeout=harness.TIMEOUT)
+            lines = [line for line in errors.splitlines() if not self.COUNTS.match(line)]
+            self.assertIn(tool.returncode, (0, 125), errors)
+            for line in lines:
+                self.assertRegex(line, self.END)
+            if tool.returncode:
+                self.assertEqual(len(lines), 1, errors)
+                said.update(lines)
+        return said
+
+    def test_at_any_moment(self):
+        self.assertTrue(self.rounds(None))
+
+    def test_beside_another_one(self):
+        self.ROUNDS = 20
+        other = self.start_ready(fixture("attached_busy"))
+        self.rounds(other, "-P", str(other.pid))
+        out, _ = other.communicate(b"go\n", harness.TIMEOUT)
+        self.assertEqual(other.returncode, 0, out)
+
+
 class Stopped(AdversaryCase):
     """A tool that SIGSTOP stops in the middle of its work holds no program for longer than a second."""
 
@@ -124,7 +172,7 @@ class Stopped(AdversaryCase):
         chance = random.Random(5)
         for _ in range(12):
             words = [*tracer("-o", self.path("trace"), "-d", "30ms"), "-p", f"p:w {program}:several", "-p",
-                     "p:l* /lib/x86_64-linux-gnu/libc.so.6:str*", "-P", str(process.pid)]
+                     "p /lib/x86_64-linux-gnu/libc.so.6:strn*", "-P", str(process.pid)]
             front = subprocess.Popen(words, stderr=subprocess.DEVNULL, start_new_session=True)
             self.addCleanup(harness.stop_group, front)
             engine = self.engine_of(front)

@@ -7,6 +7,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/base/procfs.h"
+
 namespace uprobe::test {
 namespace {
 
@@ -40,6 +46,34 @@ TEST(StoppedProcessTest, LeavesTheEndOfAnOwnChildToItsParent) {
   ASSERT_TRUE(held) << held.error().text;
   ASSERT_EQ(::kill(child, SIGKILL), 0);
   EXPECT_FALSE((*held)->system_call(SYS_getpid, {}));
+  held->reset();
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+// The first thread shows its end only when the ends of all others have been taken.
+TEST(StoppedProcessTest, AProcessThatIsKilledDuringACall) {
+  constexpr std::size_t kThreads = 5;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::vector<std::thread> threads;
+    while (threads.size() < kThreads - 1)
+      threads.emplace_back([] {
+        for (;;) ::pause();
+      });
+    for (;;) ::pause();
+  }
+  while (target::threads_of(child).size() < kThreads) ::usleep(1000);
+  auto held = StoppedProcess::hold(child);
+  ASSERT_TRUE(held) << held.error().text;
+  std::thread killer([child] {
+    while (procfs::read(child, "syscall").take().rfind(std::to_string(SYS_poll) + " ", 0) != 0) ::usleep(1000);
+    ::kill(child, SIGKILL);
+  });
+  const auto seen = (*held)->system_call(SYS_poll, {0, 0, static_cast<std::uint64_t>(-1)});
+  killer.join();
+  EXPECT_EQ(seen ? Code::usage : seen.error().code, Code::killed);
   held->reset();
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);

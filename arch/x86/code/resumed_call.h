@@ -3,7 +3,7 @@
 // its time: what is left is a call with other arguments, and the program must find its own registers, and the whole result, after it.
 // The thread makes it in this code, which needs no help, and has what it needs on the thread's stack, below the red zone:
 //
-//     call   syscall                        a handler that runs meanwhile ends the call, as it would have ended the program's own
+//     call   syscall                        a handler that runs by then ends the call, as it would have ended the program's own
 //     back   pushf
 //            mov  di(%rsp), %rdi ...        the arguments are the program's, rcx is what SYSCALL leaves (SDM vol. 2)
 //            cmpq $0, done(%rsp)

@@ -20,7 +20,7 @@ namespace uprobe::arch {
 
 inline constexpr std::array<std::uint8_t, 7> kCallAndReturn = {0x0f, 0x05, 0x6a, 0x0f, 0x58, 0x0f, 0x05};
 inline constexpr std::uint64_t kReturnOffset = 2;
-// e_ident[EI_PAD] and what follows: bytes of an ELF header that nobody reads.
+// e_ident[EI_PAD] and what follows: bytes of an ELF header that no program reads.
 inline constexpr std::uint64_t kElfPadding = 9;
 static_assert(kElfPadding + kCallAndReturn.size() == 16);
 
