@@ -179,11 +179,19 @@ TEST_F(Rseq, ACpuBeyondTheRingsClaims) {
 }
 
 TEST_F(Rseq, AFullRingIsCountedAndNothingHasBegun) {
-  OneEvent session(word_and_string(), 28, cpus(), kClaimed, 8192);
+  OneEvent session(word_and_string(), 28, cpus(), 0, 8192);
   for (u64 i = 0; i < cpus() * 8192 / 56 + 10; ++i) session.hit(registers(i, "x"));
   EXPECT_GE(session.counts().lost_full, 10U);
   for (u32 i = 0; i < cpus(); ++i) EXPECT_FALSE(session.area().is_being_written(i));
-  EXPECT_EQ(session.records_from(cpus(), cpus() + kClaimed), 0U);
+}
+
+TEST_F(Rseq, ARecordThatHasNoRoomOnItsCpuClaims) {
+  OneEvent session(word_and_string(), 28, cpus(), kClaimed, 8192);
+  const u64 hits = cpus() * (8192 / 56 + 1) + 10;
+  for (u64 i = 0; i < hits; ++i) session.hit(registers(i, "x"));
+  EXPECT_GE(session.records_from(cpus(), cpus() + kClaimed), 10U);
+  EXPECT_EQ(session.records_from(0, cpus() + kClaimed), hits);
+  EXPECT_EQ(session.counts().lost_full + session.counts().lost_busy, 0U);
 }
 
 // The claimed path runs the same code outside of a section.
