@@ -157,7 +157,7 @@ Running session:
 
 Expert:
   -b, --buffer-size=SIZE    size of each ring buffer, with K, M or G (default
-                            4M)
+                            8M, less where memory is limited)
       --tier=TIER           auto (default): a jump where it is safe, else a
                             breakpoint; int3: breakpoints; jump: refuse
                             probes that need a breakpoint

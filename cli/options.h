@@ -73,7 +73,7 @@ struct Options {
   std::chrono::nanoseconds duration{0};  // 0: no limit
   bool until_last = false;               // --until=last
   bool daemonize = false;                // -D
-  std::uint64_t ring_bytes = 4u << 20;
+  std::optional<std::uint64_t> ring_bytes;
   std::optional<std::uint32_t> string_limit;  // -s
   bool strict = false;
   bool json = false;     // for --check and -c

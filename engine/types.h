@@ -40,10 +40,11 @@ struct WaitingProcess {
 
 struct SessionOptions {
   std::vector<Definition> definitions;
-  std::uint64_t ring_bytes = 4u << 20;  // one ring; rounded up to a power of two
-  std::uint32_t string_limit = 4096;    // characters of a string; longer ones are cut. `strict` has the kernel's limits
-  bool strict = false;                  // the kernel's dialect and nothing else
-  bool force = false;                   // allow a probe at an offset inside an instruction
+  std::optional<std::uint64_t> ring_bytes =
+      std::nullopt;                   // one ring; rounded up to a power of two. Nothing: as it fits
+  std::uint32_t string_limit = 4096;  // characters of a string; longer ones are cut. `strict` has the kernel's limits
+  bool strict = false;                // the kernel's dialect and nothing else
+  bool force = false;                 // allow a probe at an offset inside an instruction
   plan::Tier tier = plan::Tier::automatic;
   plan::ReturnMode returns = plan::ReturnMode::automatic;
   spec::Style style = spec::Style::event;  // for events without a style of their own

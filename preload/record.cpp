@@ -2,8 +2,8 @@
 // A record: stamped, built in place at the end of a ring, published by one store.
 //
 // CPU rings come first (ring_rseq.cpp): a hit that is abandoned in the middle leaves nothing there. For a thread without rseq,
-// or a record that cannot be built in a section that restarts at each fault and signal, a ring is claimed (ring_claim.cpp).
-// Both build by the same function.
+// or a record that cannot be built in a section that restarts at each fault and signal, a ring is claimed (ring_claim.cpp); so for
+// one that finds its CPU's ring full: a burst then has the room of all rings. Both build by the same function.
 #include "preload/ring.h"
 #include "preload/stack_walk.h"
 
@@ -80,7 +80,9 @@ namespace {
 inline void record(RecordBuilder& builder, u32 event_index) {
   EventCounts& counts = *builder.counts;
   Built built = Built::ok;
-  if ((builder.looks || !record_on_cpu(builder, built)) && !record_claimed(builder, built)) {
+  const bool is_built = !builder.looks && record_on_cpu(builder, built);
+  if (is_built && built == Built::no_room) static_cast<void>(record_claimed(builder, built, Claim::spacious));
+  if (!is_built && !record_claimed(builder, built, Claim::any)) {
     if (builder.addends != nullptr) builder.addends->found = false;
     return count(builder.is_off ? counts.disabled : counts.lost_busy);
   }

@@ -108,10 +108,13 @@ void learn_rseq(ProcessBlock& block);
 // of an earlier thread.
 void forget_cpu(const ProcessBlock& block);
 
-// ring_claim.cpp. Makes one record in a ring that it claims. False: every ring is taken.
-bool record_claimed(RecordBuilder& builder, Built& built);
+// ring_claim.cpp. Which rings a record may claim: any, or those that are not nearly full, for one that the ring of its CPU has no
+// room for. What is left there is for records that have no other ring.
+enum class Claim : u8 { any, spacious };
+// Makes one record in a ring that it claims. False: every such ring is taken.
+bool record_claimed(RecordBuilder& builder, Built& built, Claim claim);
 // The index of a ring that is now the caller's; area->ring_count: none is free. CPUs start at different ones.
-u32 claim_ring(AreaHeader* area, u32 owner, u32 cpu);
+u32 claim_ring(AreaHeader* area, u32 owner, u32 cpu, Claim claim);
 
 // Whether the area's numbers about rings can be used.
 inline bool rings_make_sense(const AreaHeader* area) {

@@ -43,7 +43,7 @@ u32 build(const ProcessBlock& block, const Room& room, u64 tsc, u32 cpu, const S
 void write(const ProcessBlock& block, AreaHeader* area, const Says& says) {
   if (!is_recording(*area) || !rings_make_sense(area)) return;
   const u32 cpu = current_cpu();
-  const u32 index = claim_ring(area, shared::owner_of(task_words(block), says.tid), cpu);
+  const u32 index = claim_ring(area, shared::owner_of(task_words(block), says.tid), cpu, Claim::any);
   if (index >= area->ring_count) return;
   Ring& ring = at_offset<Ring>(area, area->ring_offset)[index];
   u64 tsc = 0;

@@ -49,8 +49,7 @@ const SlotHead& slot_of(const TrampolineFrame& kept) {
 Jump leave_body(SignalFrame& frame, const BodyHead& body) {
   const u32 at = static_cast<u32>(frame.ip - as_word(&body));
   if (at < body.code) return Jump::no;
-  const bool recorded =
-      (at >= body.recorded && at < body.slow) || at >= body.called || (body.lost != 0 && at == body.lost);
+  const bool recorded = (at >= body.recorded && at < body.slow) || at >= body.called;
   const TrampolineFrame& kept = at < body.code + kSaveBytes        ? undo_save(frame, at - body.code)
                                 : at >= body.out && at < body.slow ? finish_restore(frame, at - body.out)
                                                                    : take_kept(frame, body, at);

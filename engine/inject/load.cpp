@@ -134,10 +134,9 @@ Status install_handlers(Target& target, const MappedAgent& agent, Addr scratch, 
 
 // The tool must not take address space that a limited program needs.
 Status check_room(pid_t pid, const trace::Area& area) {
-  constexpr std::uint64_t kShare = 8;
   rlimit limit{};
   if (::prlimit(pid, RLIMIT_AS, nullptr, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return ok();
-  if (area.span_bytes() <= limit.rlim_cur / kShare) return ok();
+  if (area.span_bytes() <= limit.rlim_cur / kAddressShare) return ok();
   const auto in_megabytes = [](std::uint64_t bytes) { return std::to_string((bytes >> 20) + 1) + " MB"; };
   return Error{.code = Code::limit,
                .text = "the program's address space is limited to " + in_megabytes(limit.rlim_cur) +

@@ -24,7 +24,8 @@ constexpr int kMostMoves = 64;                         // per process
 constexpr std::size_t kMostNotes = 20, kMostTroubles = 4096;
 constexpr auto kAgain = 20ms;
 constexpr int kMostDoublings = 8;
-constexpr std::uint64_t kMostBytes = 512 << 20;  // memory for further parts; two parts are always allowed
+constexpr std::uint64_t kMostBytes =
+    1 << 30;  // of further parts, if all of them were full; two parts are always allowed
 
 }  // namespace
 

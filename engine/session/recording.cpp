@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <thread>
 
+#include "engine/session/ring_size.h"
 #include "engine/trace/histogram_copy.h"
 
 namespace uprobe {
@@ -31,17 +32,17 @@ std::uint32_t room_for_events(std::size_t present) {
 }
 
 // It refers to the programs of the table.
-trace::AreaSpec spec_of(const EventTable& table, const SessionOptions& options) {
+trace::AreaSpec spec_of(const EventTable& table, const SessionOptions& options, pid_t pid) {
   const std::vector<Probe>& probes = table.probes();
   const bool has_tests = probes.size() <= kMoreEvents || options.unseen_thread != 0;
   trace::AreaSpec spec{.events = {},
-                       .ring_bytes = options.ring_bytes,
                        .string_limit = recorded_characters(options),
                        .more_events = room_for_events(probes.size()),
                        .more_insns = 8 * kMoreEvents,
                        .more_tests = has_tests ? 8 * kMoreEvents : 0,
                        .more_text = 16 * kMoreEvents};
   set_rings(spec);
+  spec.ring_bytes = options.ring_bytes ? *options.ring_bytes : usual_ring_bytes(pid, spec.ring_count);
   for (const Probe& probe : probes) spec.events.push_back(&probe.program);
   const SwitchPlan& plan = table.switches();
   spec.switches = plan.switches, spec.triggers = plan.triggers, spec.histograms = plan.histograms;
@@ -62,20 +63,21 @@ std::uint32_t shown_characters(const SessionOptions& options) {
 // A ring may be so small that a string of the usual size is cut, but not one for which the user has asked.
 Status check_strings(const SessionOptions& options) {
   constexpr std::uint32_t kOtherValues = 1024;  // of a record, besides the string
-  std::uint64_t wanted = options.ring_bytes;
   if (options.strict || options.string_limit <= shared::kUsualString) return ok();
   if (options.string_limit > shared::kMostString)
     return Error{.code = Code::limit, .text = "strings have at most 65535 bytes"};
+  if (!options.ring_bytes) return ok();
+  std::uint64_t wanted = *options.ring_bytes;
   while (shared::payload_limit(wanted) < options.string_limit + kOtherValues) wanted *= 2;
-  if (wanted == options.ring_bytes) return ok();
+  if (wanted == *options.ring_bytes) return ok();
   return Error{.code = Code::limit,
                .text = "strings of " + std::to_string(options.string_limit) + " bytes need larger rings than " +
-                       std::to_string(options.ring_bytes / 1024) + "K: a record takes half a ring at most",
+                       std::to_string(*options.ring_bytes / 1024) + "K: a record takes half a ring at most",
                .help = "a buffer size of " + std::to_string(wanted / 1024) + "K is enough"};
 }
 
-Status Recording::make_area(std::uint32_t mode) {
-  auto made = trace::Area::create_private(spec_of(table_, options_));
+Status Recording::make_area(std::uint32_t mode, pid_t pid) {
+  auto made = trace::Area::create_private(spec_of(table_, options_, pid));
   if (!made) return made.error();
   area_.emplace(made.take());
   area_->keep_from_children();

@@ -46,7 +46,8 @@ class Recording {
   Recording& operator=(const Recording&) = delete;
 
   // `mode`: of shared::AreaHeader.
-  Status make_area(std::uint32_t mode);
+  // `pid`: a process of the session, whose limits decide about rings for which there is no size.
+  Status make_area(std::uint32_t mode, pid_t pid);
   Status make_reader();
   void forget();
 

@@ -31,7 +31,7 @@ std::uint64_t power_of_two(std::uint64_t n) {
 }
 
 SessionOptions with_rounded_rings(SessionOptions options) {
-  options.ring_bytes = power_of_two(options.ring_bytes);
+  if (options.ring_bytes) options.ring_bytes = power_of_two(*options.ring_bytes);
   return options;
 }
 
@@ -103,7 +103,8 @@ Session& Session::operator=(Session&&) noexcept = default;
 Session::~Session() = default;
 
 Result<Session> Session::prepare(const SessionOptions& options) {
-  if (options.ring_bytes < shared::kMinRingBytes || options.ring_bytes > shared::kMaxRingBytes)
+  const std::uint64_t ring_bytes = options.ring_bytes.value_or(shared::kMaxRingBytes);
+  if (ring_bytes < shared::kMinRingBytes || ring_bytes > shared::kMaxRingBytes)
     return Error{.code = Code::limit, .text = "ring size out of range: allowed are 8K to 1G"};
   auto state = std::make_unique<State>(options);
   RETURN_IF_ERROR(check_strings(state->options));

@@ -78,7 +78,7 @@ std::vector<pid_t> Targets::roots() const {
 Status Targets::make_area() {
   const std::uint32_t mode = (agent_ ? 0 : shared::kModePreloaded) | (attaches_ ? shared::kModeAttached : 0) |
                              (is_daemonized() ? shared::kModeDaemonize : 0);
-  RETURN_IF_ERROR(recording_.make_area(mode));
+  RETURN_IF_ERROR(recording_.make_area(mode, attached_.empty() ? ::getpid() : attached_.front()));
   const auto needs = wishes();
   armer_.emplace(table_.planned(), control::ArmOptions{.ends_too = needs.ends_too,
                                                        .is_preloaded = needs.is_preloaded,

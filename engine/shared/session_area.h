@@ -27,7 +27,8 @@
 // `stamp`, builds the record in place at the end of the ring, and its last instruction is the 8-byte store of `commit`. An
 // interrupted section leaves only `begun`, which the next writer sets again.
 //
-// Claimed rings (the others), for threads without rseq: a writer claims a ring (cmpxchg of `owner` from 0), sets `stamp`,
+// Claimed rings (the others), for threads without rseq and for records that their CPU's ring has no room for (of these each keeps
+// an eighth free for the others): a writer claims a ring (cmpxchg of `owner` from 0), sets `stamp`,
 // builds the record, and publishes it by one 8-byte store of `commit`. A writer that is killed before the commit leaves `owner`
 // and no record. The stamp is taken between claim and commit, so every ring is sorted by time.
 //

@@ -14,8 +14,8 @@
 //                         ^code         ^recorded       ^out                ^slow
 //
 // The body knows the point by its return address, which is where the copy begins: the slot's head is kCopyAfterThunk bytes
-// before it. A thread from `recorded` to `slow`, at `lost`, or from `called` on has recorded its hit, or counted it as lost or
-// dropped; at any other place of the body it has not.
+// before it. A thread from `recorded` to `slow`, or from `called` on has recorded its hit, or counted it as dropped; at any other
+// place of the body it has not.
 //
 // The tool generates thunks, copies and bodies (arch/code), and never changes or moves them: threads may be inside, and the
 // kernel may still hold the address of a body's rseq descriptor. Of a slot, only SlotHead::event changes later.
@@ -77,11 +77,10 @@ struct BodyHead {
   u16 bytes;  // of the whole body
   u16 code;   // distance of the first instruction from the head, as all that follow
   u16 recorded, out, slow;
-  u16 lost;         // the jump after the count of a lost record; 0: there is none
   u16 whole_flags;  // from here to `short_flags` TrampolineFrame::flags holds all flags
   u16 called;       // after the call of the agent
   u16 short_flags;
-  u16 reserved;
+  u16 reserved[2];
   BodyFault faults[kBodyFaults];
 };
 static_assert(sizeof(BodyHead) == 40);

@@ -200,7 +200,7 @@ TEST_P(Jump, WithoutAClockTheRecordSaysSo) {
 }
 
 TEST_P(Jump, AFullRingCounts) {
-  OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 8192);
+  OneEvent session(all_registers(), kAllRegisters, cpus(), 0, 8192);
   JumpProbe probe(hit_site);
   probe.arm(session, fast());
   const u64 fit = 8192 / (sizeof(RecordHead) + kAllRegisters), hits = cpus() * fit + 10;
@@ -210,8 +210,25 @@ TEST_P(Jump, AFullRingCounts) {
   for (u32 i = 0; i < cpus(); ++i) EXPECT_FALSE(session.area().is_being_written(i));
 }
 
-TEST_P(Jump, ARecordOfExactlyTheRoomFits) {
+// The other rings take what has no room, and each keeps an eighth of itself for records that have no other.
+TEST_P(Jump, ABurstHasTheRoomOfAllRings) {
+  constexpr u64 kBytes = sizeof(RecordHead) + kAllRegisters;
   OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 8192);
+  JumpProbe probe(hit_site);
+  probe.arm(session, fast());
+  const u64 fit = 8192 / kBytes, hits = (cpus() + kClaimed) * fit + 10;
+  for (u64 i = 0; i < hits; ++i) EXPECT_TRUE(passes_unnoticed(i, kArithmetic));
+  for (u32 i = cpus(); i < cpus() + kClaimed; ++i) {
+    EXPECT_GE(session.records(i), 8192 * 7 / 8 / kBytes) << i;
+    EXPECT_LT(session.records(i), fit) << i;
+    EXPECT_EQ(session.area().ring(i).owner, 0U);
+  }
+  EXPECT_EQ(take(session).size() + session.counts().lost_full, hits);
+  EXPECT_EQ(session.counts().lost_busy, 0U);
+}
+
+TEST_P(Jump, ARecordOfExactlyTheRoomFits) {
+  OneEvent session(all_registers(), kAllRegisters, cpus(), 0, 8192);
   JumpProbe probe(hit_site);
   probe.arm(session, fast());
   const u32 units = (sizeof(RecordHead) + kAllRegisters) / 8;

@@ -126,7 +126,7 @@ TEST_F(Placing, EqualProgramsShareABody) {
     const auto head = target_.get<shared::BodyHead>(body);
     EXPECT_EQ(head.mark, shared::kBodyMagic ^ body.value);
     EXPECT_EQ(head.code, arch::kBodyEntry);
-    EXPECT_EQ(head.lost != 0, offset != 48) << "records by itself";
+    EXPECT_EQ(head.recorded != head.out, offset != 48) << "records by itself";
     EXPECT_EQ(point_at(offset).jump_to, slot_at(offset).value + shared::kThunkInSlot);
   }
 }

@@ -93,7 +93,7 @@ TEST(CliOptions, TheToolBesideTheProgram) {
 TEST(CliOptions, Defaults) {
   const auto options = parse({"-p", "p:a x:y", "ls"});
   ASSERT_TRUE(options);
-  EXPECT_EQ(options->ring_bytes, 4u << 20);
+  EXPECT_FALSE(options->ring_bytes);
   EXPECT_EQ(options->max_events, 0u);
   EXPECT_EQ(options->duration.count(), 0);
   EXPECT_FALSE(options->quiet || options->force || options->until_last);

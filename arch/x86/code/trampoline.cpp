@@ -113,7 +113,6 @@ void Maker::finish_head() {
   head.code = kBodyEntry;
   head.out = static_cast<shared::u16>(labels_.out.at);
   head.recorded = made_.records ? static_cast<shared::u16>(labels_.section_end.at) : head.out;
-  head.lost = static_cast<shared::u16>(labels_.lost);
   const auto to = static_cast<shared::u16>(labels_.faulted.at);
   std::size_t used = 0;
   for (const unsigned insn : labels_.may_fault) head.faults[used++] = {static_cast<shared::u16>(insn), to};

@@ -120,7 +120,7 @@ class Recorder {
   bool no_string_yet_ = true;
   bool in_rax_ = false;  // the working value; else it is in `live_`
   Gpr live_ = rax;
-  Label leave_, leave_early_, full_, dropped_, commit_;
+  Label leave_, leave_early_, dropped_, commit_;
 };
 
 // An aborted section goes on with the rsp that it has been left with, so nothing is pushed in it. No code writes below rsp: it
@@ -181,21 +181,9 @@ void Recorder::unset_section_of_rdx() {
   a_.op(0xc7, 8, 0, Mem{rax, kRseqSection}, kFs), a_.number(0, 4);
 }
 
-// Ways out without a record. Once it is announced, that is taken back, which must happen in the section; a loss is counted
-// once the section is left.
+// Ways out without a record. Once it is announced, that is taken back, which must happen in the section. The agent takes what has
+// no room here.
 void Recorder::abandon() {
-  a_.bind(full_);
-  a_.store({rdi, offsetof(Ring, begun)}, r8, 4);
-  unset_section();
-  a_.constant(rsi, fast_.area.value);
-  a_.load(rax, {rsp, kCopyInFrame});
-  a_.op(0x0fb7, 4, rax, Mem{rax, kSlotEvent});  // movzwl
-  a_.raw({0x48, 0xc1, 0xe0, kEventBits});       // shl, %rax
-  a_.op(0x01, 8, rax, rsi);                     // add %rax, %rsi
-  a_.raw({0xf0});                               // lock
-  a_.op(0x83, 8, 0, Mem{rsi, place(fast_.counts_offset + offsetof(shared::EventCounts, lost_full))}), a_.raw({1});
-  labels_.lost = a_.size();
-  a_.jump(labels_.out);
   if (filter_ == FilterPlace::record) drop_record();
   a_.bind(leave_);
   a_.load4(rax, {rdi, offsetof(Ring, commit)});
@@ -281,7 +269,7 @@ void Recorder::find_room() {
   a_.load4(rdx, {rdi, offsetof(Ring, commit) + 4});  // the position
   a_.op(0x2b, 4, rdx, Mem{rdi, offsetof(Ring, tail)});
   a_.op(0x81, 4, 7, rdx), a_.number((fast_.ring_bytes - most_bytes()) / 8, 4);
-  a_.jump_if(kAbove, dynamic_ ? leave_ : full_);
+  a_.jump_if(kAbove, leave_);
   a_.move(rdx, rcx, 4);
   a_.raw({0x48, 0xc1, 0xe1, stride_bits});  // shl, %rcx
   a_.op(0x01, 8, rsi, rcx);                 // add %rsi, %rcx

@@ -14,7 +14,6 @@ struct BodyLabels {
   Label descriptor, ones, highs, jump_entry, agent_text;  // literals
   Label slow, faulted, out;
   Label section, section_end;       // of rseq
-  unsigned lost = 0;                // offset of what follows the count of a lost record
   std::vector<unsigned> may_fault;  // offsets; all go on at `faulted`
 };
 

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+// The size of rings for which the user has asked for none.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+
+namespace uprobe {
+
+// Of each of `rings`: what a burst of a million hits needs, or less, where the limits of a process (its memory and address space) or
+// those of this one (the size of files) would be near otherwise.
+std::uint64_t usual_ring_bytes(pid_t pid, std::uint32_t rings);
+
+}  // namespace uprobe
