@@ -166,7 +166,7 @@ std::string marker_of(std::string_view place) {
   const std::size_t colon = before.rfind(':');
   const std::string_view path = before.substr(0, colon);
   const std::string provider(colon == std::string_view::npos ? "" : before.substr(colon + 1));
-  return (path.empty() ? "" : std::string(path) + ":") + "sdt:" + std::string(provider) +
+  return (path.empty() ? "" : std::string(path) + ":") + "sdt:" + (provider.empty() ? "*" : provider) +
          std::string(place.substr(last));
 }
 
