@@ -149,30 +149,37 @@ std::optional<Meant> of_bpftrace_words(std::string_view text) {
                .problem = "str() is bpftrace's: the type 'string' shows what a value points to"};
 }
 
-// A marker: bpftrace's "usdt:PATH:[PROVIDER:]NAME", whose first argument is arg0, as its functions' are; perf's "sdt_PROVIDER:NAME" and
-// "%sdt_PROVIDER:NAME".
-std::optional<Meant> of_marker(std::string_view text) {
-  constexpr std::string_view kBpftrace = "usdt:", kPerf = "sdt_";
-  const std::size_t end = std::min(text.find_first_of(" \t{"), text.size());
+// perf: a marker, "sdt_PROVIDER:NAME", "%sdt_PROVIDER:NAME".
+std::optional<Meant> of_marker_of_perf(std::string_view text) {
+  constexpr std::string_view kPerf = "sdt_";
+  const std::size_t end = std::min(text.find_first_of(" \t"), text.size());
   std::string_view head = text.substr(0, end);
   if (head.starts_with('%')) head.remove_prefix(1);
-  const std::string rest(text.substr(end));
-  if (head.starts_with(kPerf) && head.find(':') != std::string_view::npos)
-    return Meant{{"sdt:" + std::string(head.substr(kPerf.size())) + rest}, {}};
-  if (!text.starts_with(kBpftrace)) return {};
-  head = head.substr(kBpftrace.size());
-  const std::size_t last = head.rfind(':');
-  if (last == std::string_view::npos || last + 1 == head.size())
+  if (!head.starts_with(kPerf) || head.find(':') == std::string_view::npos) return {};
+  return Meant{{"sdt:" + std::string(head.substr(kPerf.size())) + std::string(text.substr(end))}, {}};
+}
+
+// "PATH:sdt:PROVIDER:NAME" of "PATH:PROVIDER:NAME", and of "PATH:NAME" with any provider; without a path "::NAME".
+std::string marker_of(std::string_view place) {
+  const std::size_t last = place.rfind(':');
+  const std::string_view before = place.substr(0, last);
+  const std::size_t colon = before.rfind(':');
+  const std::string_view path = before.substr(0, colon);
+  const std::string provider(colon == std::string_view::npos ? "" : before.substr(colon + 1));
+  return (path.empty() ? "" : std::string(path) + ":") + "sdt:" + (provider.empty() ? "*" : provider) +
+         std::string(place.substr(last));
+}
+
+// bpftrace: a marker, "usdt:PATH:[PROVIDER:]NAME". Its first argument is arg0, as a function's.
+std::optional<Meant> of_marker_of_bpftrace(std::string_view text) {
+  constexpr std::string_view kKind = "usdt:";
+  if (!text.starts_with(kKind)) return {};
+  const std::size_t end = std::min(text.find_first_of(" \t{"), text.size());
+  const std::string_view place = text.substr(kKind.size(), end - kKind.size()), action = trimmed(text.substr(end));
+  if (place.find(':') == std::string_view::npos || place.ends_with(':'))
     return Meant{.places = {}, .problem = "a marker is sdt:PROVIDER:NAME, perhaps with PATH: before it"};
-  const std::string_view path = head.substr(0, last);
-  const bool has_provider = path.find(':') != std::string_view::npos;
-  std::string place = has_provider ? std::string(path) : std::string(path) + ":*";
-  const std::size_t provider = place.rfind(':');
-  place = (provider == 0 ? "" : place.substr(0, provider) + ":") + "sdt:" + place.substr(provider + 1) + ":" +
-          std::string(head.substr(last + 1));
-  const std::string_view action = trimmed(rest);
-  if (action.empty()) return Meant{{place}, {}};
-  return Meant{.places = {place + records_of(action)},
+  if (action.empty()) return Meant{{marker_of(place)}, {}};
+  return Meant{.places = {marker_of(place) + records_of(action)},
                .problem = "a filter and an action are bpftrace's: a definition says what is recorded"};
 }
 
@@ -318,8 +325,8 @@ std::string as_options(const std::vector<std::string>& places) {
 
 std::optional<Meant> meaning_of(std::string_view text) {
   text = trimmed(text);
-  for (const auto& rule :
-       {of_bpftrace, of_marker, of_kernel, of_gdb, of_bpftrace_words, of_named, of_function_at, of_list})
+  for (const auto& rule : {of_bpftrace, of_marker_of_bpftrace, of_marker_of_perf, of_kernel, of_gdb, of_bpftrace_words,
+                           of_named, of_function_at, of_list})
     if (auto meant = rule(text)) return meant;
   return {};
 }

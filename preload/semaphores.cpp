@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The semaphores of markers (shared::Semaphore). The tool counts them up and down; where it was killed, its heartbeat is still, and
-// the agent counts them down: each once, since a thread takes the entry first. A tool that was only stopped finds the entry and counts
-// up again.
+// The semaphores of markers (shared::Semaphore). The tool counts them up and down; where it was killed, its heartbeat is still,
+// and the agent counts them down: each once, since a thread takes the entry first. A tool that was only stopped finds the entry
+// and counts up again.
 #include "preload/agent.h"
 #include "preload/system_call.h"
 
@@ -47,8 +47,8 @@ void note_beat(ProcessBlock& block, u32 beat, u64 now) {
   if (second != 0 && now > heard_at && now - heard_at > second) count_down(block);
 }
 
-// The call reads the mask; a process that may not make it does not come here (mail.cpp). With SIGSEGV or SIGBUS blocked a fault would
-// end the program: the semaphores stay as they are.
+// The call reads the mask; a process that may not make it does not come here (mail.cpp). With SIGSEGV or SIGBUS blocked a fault
+// would end the program: the semaphores stay as they are.
 void count_down_semaphores(ProcessBlock& block) {
   u64 blocked = ~u64{0};
   if (system_call(kSysRtSigprocmask, 0, 0, as_word(&blocked), sizeof blocked) != 0) return;

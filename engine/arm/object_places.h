@@ -17,8 +17,8 @@
 
 namespace uprobe::control {
 
-// The differences between an object's addresses in a process and its link-time addresses: one for each time that it is mapped as a
-// loader maps it, whole. A process that only reads or edits the file has none.
+// The differences between an object's addresses in a process and its link-time addresses: one for each time that it is mapped
+// as a loader maps it, whole. A process that only reads or edits the file has none.
 std::set<std::uint64_t> biases_of(pid_t pid, const std::vector<target::Mapping>& maps, const NamedObject& object,
                                   std::string& why);
 

@@ -142,7 +142,8 @@ Status ProcessArming::note_objects() {
   return ok();
 }
 
-// Sorted. Only of files that are mapped as a loader maps them: a program that edits a copy of the file in memory finds it unchanged.
+// Sorted. Only of files that are mapped as a loader maps them: a program that edits a copy of the file in memory finds it
+// unchanged.
 std::vector<Addr> ProcessArming::wanted_semaphores() const {
   std::vector<Addr> wanted;
   std::map<const elf::ElfFile*, std::set<std::uint64_t>> biases;

@@ -67,7 +67,8 @@ class ProcessArming {
   Status forbid_stubs(const target::Mapping& m);
   // Where the process maps the files whose data events read. Comes before the arming of points that read them.
   Status note_objects();
-  // Counts the semaphores of markers up or down, wherever the process maps their files. Leaves what is cached of the mappings valid.
+  // Counts the semaphores of markers up or down, wherever the process maps their files. Leaves what is cached of the mappings
+  // valid.
   Status count_semaphores();
   // Makes the agent ask again when a library has been relocated.
   Status note_unbound(bool is_unbound);

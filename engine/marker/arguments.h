@@ -49,8 +49,8 @@ std::optional<NumberType> common_type(const NumberType& a, const NumberType& b);
 std::optional<std::size_t> marker_argument(std::string_view written);
 // Whether it is the argument itself, without a type: it has the type of the event's places.
 bool is_untyped(std::string_view written);
-// The same with a name for the field: "$arg2:string" is "arg2=$arg2:string"; without a name and a "$argN" of its own it is argK, K
-// its position.
+// The same with a name for the field: "$arg2:string" is "arg2=$arg2:string"; without a name and a "$argN" of its own it is
+// argK, K its position.
 std::string with_name(std::string_view written, std::size_t position);
 
 // The fetch for one place. `type`: of the event, for an argument that is_untyped(). `written` has a name.

@@ -10,8 +10,8 @@
 
 namespace uprobe::marker {
 
-// "p /lib/libc.so.6:sdt:libc:setjmp # 3 places: u64 s32 u64" for each marker whose "PROVIDER:NAME" matches the glob (fnmatch), by name.
-// An argument that cannot be recorded is "-". Last, as comments, the notes that were refused.
+// "p /lib/libc.so.6:sdt:libc:setjmp # 3 places: u64 s32 u64" for each marker whose "PROVIDER:NAME" matches the glob (fnmatch),
+// by name. An argument that cannot be recorded is "-". Last, as comments, the notes that were refused.
 std::vector<std::string> list_markers(const std::string& path, const elf::ElfFile& file, const std::string& glob);
 
 }  // namespace uprobe::marker

@@ -27,7 +27,7 @@ inline constexpr std::size_t kLongestArguments = 4096;  // characters
 // One place of a marker. A marker can have many.
 struct Marker {
   std::string provider, name;
-  std::string arguments;                        // as the assembler wrote them: "-4@%edi 8@16(%rsp)"
+  std::string arguments;                        // as the assembler wrote them: "-4@OPERAND 8@OPERAND"
   std::uint64_t address = 0, offset = 0;        // link time; in the file
   std::optional<std::uint64_t> semaphore = {};  // offset in the file
 };

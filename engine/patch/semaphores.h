@@ -19,8 +19,8 @@ bool holds_semaphores(const target::Mapping& mapping);
 // Whether count_semaphores() would change anything.
 bool are_counted(target::Target& target, const Block& block, const std::vector<Addr>& wanted);
 
-// Counts up those of `wanted` (sorted) that are not, also one that was counted up and is 0 again, since its library was loaded anew;
-// and down all others. Call Block::renew() first. Code::limit: there are too many; the others are counted.
+// Counts up those of `wanted` (sorted) that are not, also one that was counted up and is 0 again, since its library was loaded
+// anew; and down all others. Call Block::renew() first. Code::limit: there are too many; the others are counted.
 Status count_semaphores(target::Target& target, Block& block, const std::vector<target::Mapping>& maps,
                         const std::vector<Addr>& wanted);
 

@@ -32,7 +32,7 @@ enum class StepKind : std::uint8_t {
   file_offset,   // @+OFF
   dereference,   // value = *(u64*)(value + offset)
   add,           // variables alone: value += `value`
-  shift_right,   // variables alone: the value without its lowest `value` bits
+  shift_right,   // variables and markers alone: the value without its lowest `value` bits
   entry,         // the argument's EntryFetch, from the function's entry
   latency,       // nanoseconds since the entry
   self_time,     // the same without those of other probed calls inside the call
@@ -114,7 +114,8 @@ struct Place {
   bool is_address = false;   // `offset` is a link-time address that is not yet looked up
   std::string source;        // file:line in place of a symbol, or function:line; empty: none
   int line = 0;
-  std::string provider, marker;  // of sdt:PROVIDER:NAME, or patterns of them, until the places are looked up; else empty
+  // Of sdt:PROVIDER:NAME, or patterns of them, until the places are looked up; else empty.
+  std::string provider, marker;
   bool names_object = true;  // false: the path is that of -x or of the program to run
   std::string program;       // that path in any case: its libraries may be named without a path
   std::optional<std::uint64_t> reference_counter;

@@ -40,7 +40,8 @@ TEST_F(Interpret, AnIndexIsAddedByItsScale) {
     const Outcome outcome = run({begin(), constant(1000), index, store(kHead, 8), insn(Op::end)}, kHead + 8);
     EXPECT_EQ(outcome.at<u64>(kHead), 1000 + (registers_[Reg::cx] << scale));
   }
-  const Outcome none = run({begin(), constant(7), insn(Op::add_register, 250, 0), store(kHead, 8), insn(Op::end)}, kHead + 8);
+  const Outcome none =
+      run({begin(), constant(7), insn(Op::add_register, 250, 0), store(kHead, 8), insn(Op::end)}, kHead + 8);
   EXPECT_EQ(none.at<u64>(kHead), 7u);
 }
 

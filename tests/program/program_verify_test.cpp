@@ -113,7 +113,7 @@ TEST(Verify, AnExtensionShiftsOutWhatWasNotStored) {
   EXPECT_EQ(answer([](EventProgram& p) { p.insns.erase(p.insns.begin() + 3); }), "byte 18 is never stored");
   EXPECT_EQ(answer([](EventProgram& p) { p.insns[3].immediate = 47 | 47 << 8; }),
             "instruction 3: a shift that keeps what was not stored");
-  EXPECT_EQ(answer([](EventProgram& p) { p.insns[3].size = 4; }), "byte 20 is never stored");
+  EXPECT_EQ(answer([](EventProgram& p) { p.insns[3].size = 4; }), "instruction 3: a shift past the element");
   EXPECT_EQ(answer([](EventProgram& p) { p.insns[3].offset = 17; }), "instruction 3: a shift of what was not stored");
   EXPECT_EQ(answer([](EventProgram& p) { p.insns[3].count = 2; }), "instruction 3: a shift of what was not stored");
 }
