@@ -27,6 +27,7 @@
 #include "cli/summary.h"
 #include "cli/text.h"
 #include "cli/version.h"
+#include "engine/base/debuginfod.h"
 #include "engine/base/process_paths.h"
 
 namespace uprobe::cli {
@@ -37,6 +38,18 @@ namespace {
 // whole symbol table.
 constexpr std::size_t kCheckedAlone = 64;
 constexpr std::size_t kShownProblems = 10;
+
+// What debuginfod fetches may take a while: a line says it.
+class TellsFetches {
+ public:
+  explicit TellsFetches(const Call& call) {
+    if (!call.options.quiet)
+      debuginfod::tell_fetches([&call](const std::string& line) { call.diagnostics.line(line); });
+  }
+  TellsFetches(const TellsFetches&) = delete;
+  TellsFetches& operator=(const TellsFetches&) = delete;
+  ~TellsFetches() { debuginfod::tell_fetches({}); }
+};
 
 IsProgram programs_of(Engine& engine) {
   return [&engine](const std::string& word) { return static_cast<bool>(engine.find_program(word)); };
@@ -501,6 +514,7 @@ Outcome run_cli(const std::vector<std::string>& arguments, Engine& engine, const
     return kFailed;
   }
   const Call call{options.take(), engine, streams, diagnostics, arguments};
+  const TellsFetches tells(call);
   switch (call.options.mode) {
     case Mode::help:
       return print(call, help_text());

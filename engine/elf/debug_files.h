@@ -27,7 +27,7 @@ struct DebugFileSearch {
   std::vector<std::string> wrong;  // "PATH: why it is not the file's"
 };
 
-// By build id in kDebugFolder, then by .gnu_debuglink: beside the file, in .debug/, and in kDebugFolder. For a file of a process with
+// By build id in kDebugFolder and among those that debuginfod has fetched, then by .gnu_debuglink: beside the file, in .debug/, and in kDebugFolder. For a file of a process with
 // a root of its own (a path through /proc/PID/root) in that root first. No file may be larger than `most_bytes`.
 DebugFileSearch find_debug_file(const ElfFile& file, std::uint64_t most_bytes);
 
