@@ -107,6 +107,7 @@ void GeneratedCode::sort_anew(Process& process) {
   std::erase_if(process.functions, [](const auto& known) { return known.second.events.empty(); });
   std::erase_if(process.places, [&](const auto& known) { return !process.functions.contains(known.first); });
   process.map.rewind();
+  process.dump.rewind();
 }
 
 void GeneratedCode::find_processes() {
@@ -127,8 +128,10 @@ void GeneratedCode::find_processes() {
 void GeneratedCode::look(Process& process) {
   if (process.has_left) return;
   const auto has_no_probe = [&](const auto& known) { return !process.places.contains(known.first); };
-  process.map.read([&] { std::erase_if(process.functions, has_no_probe); },
-                   [&](const GeneratedFunction& function) { learn(process, function); });
+  const auto begin_anew = [&] { std::erase_if(process.functions, has_no_probe); };
+  const auto show = [&](const GeneratedFunction& function) { learn(process, function); };
+  if (!process.map.read(begin_anew, show))
+    process.dump.read(begin_anew, show, [&](const MovedFunction& moved) { move(process, moved); });
   drop_lost(process);
   const std::vector<Addr> chosen = choose(process);
   if (!chosen.empty()) place_all(process, chosen);
@@ -147,6 +150,15 @@ void GeneratedCode::learn(Process& process, const GeneratedFunction& function) {
   if (all.size() >= kMostFunctions) return leave_out({.name = std::string(function.name)});
   all[begin] = {
       .bytes = function.bytes, .name = std::string(function.name), .events = std::move(events), .order = order};
+}
+
+// The function is known by its name from the place where it was; the probe there is lost.
+void GeneratedCode::move(Process& process, const MovedFunction& moved) {
+  const auto before = process.functions.find(Addr{moved.from});
+  if (before == process.functions.end()) return;
+  const std::string name = before->second.name;
+  process.functions.erase(before);
+  learn(process, {moved.to, moved.bytes, name});
 }
 
 // A name that a function has is no pattern, also where functions were found by it before.

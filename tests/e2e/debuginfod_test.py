@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Debug files from a server of debuginfod: fetched where a definition needs them, kept in the cache, bounded, and never wanted where the
-user has not named a server."""
+"""Debug files from a server of debuginfod: fetched where a definition needs them, kept in the cache, bounded, and never wanted where
+the user has not named a server."""
 import http.server
 import os
 import re
@@ -161,7 +161,8 @@ class Fails(Fetched):
     def test_no_server_has_it(self):
         self.serve()
         self.server.files.clear()
-        self.refused("has no debug information", "no server of DEBUGINFOD_URLS has the debug information of build id " + self.build_id())
+        self.refused("has no debug information",
+                     "no server of DEBUGINFOD_URLS has the debug information of build id " + self.build_id())
 
     def test_no_server_answers(self):
         self.serve()
