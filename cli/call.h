@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cli/diagnostics.h"
 #include "cli/engine.h"
@@ -16,11 +17,14 @@ inline constexpr int kExitFailure = 125;  // the tool's own failures, also usage
 
 inline constexpr Outcome kFailed{kExitFailure, 0};
 
+inline const std::vector<std::string> kNoArguments;
+
 struct Call {
   Options options;
   Engine& engine;
   const Streams& streams;
   const Diagnostics& diagnostics;
+  const std::vector<std::string>& arguments = kNoArguments;  // the command line, for advice on it
 };
 
 Outcome fail(const Call& call, const Error& error, int code = kExitFailure);

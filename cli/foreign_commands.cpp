@@ -2,13 +2,18 @@
 // See foreign_commands.h.
 #include "cli/foreign_commands.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
 #include <optional>
 #include <string_view>
 
+#include "cli/foreign_options.h"
 #include "cli/foreign_places.h"
+#include "cli/foreign_probes.h"
+#include "cli/foreign_words.h"
 #include "cli/options.h"
 #include "cli/values.h"
 #include "engine/spec/bare.h"
@@ -17,6 +22,8 @@ namespace uprobe::cli {
 namespace {
 
 using Words = std::vector<std::string>;
+
+bool is_file(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
 constexpr std::string_view kExample = "malloc";
 
@@ -34,6 +41,37 @@ const std::map<std::string_view, Words>& groups_of_calls() {
       {"memory", {"mmap", "munmap", "mprotect"}},
   };
   return kGroups;
+}
+
+// perf's and trace-cmd's: counters, and groups of the kernel's trace points.
+bool is_event_of_kernel(std::string_view event) {
+  static constexpr std::array<std::string_view, 26> kEvents = {"cycles",
+                                                               "instructions",
+                                                               "branches",
+                                                               "branch-misses",
+                                                               "cache-misses",
+                                                               "cache-references",
+                                                               "cpu-clock",
+                                                               "task-clock",
+                                                               "page-faults",
+                                                               "faults",
+                                                               "cpu-migrations",
+                                                               "cs",
+                                                               "context-switches",
+                                                               "minor-faults",
+                                                               "major-faults",
+                                                               "sched",
+                                                               "irq",
+                                                               "block",
+                                                               "net",
+                                                               "kmem",
+                                                               "timer",
+                                                               "power",
+                                                               "ext4",
+                                                               "workqueue",
+                                                               "task",
+                                                               "signal"};
+  return std::find(kEvents.begin(), kEvents.end(), event.substr(0, event.find(':'))) != kEvents.end();
 }
 
 // "-fp" as "-f" and "-p": letters without a value, and a last one that may have one; "-pid" as "--pid".
@@ -63,8 +101,16 @@ class CommandReader {
   std::string next() { return has_next() ? words_[++at_] : std::string(); }
   void word(const std::string& word);
   void option(const std::string& word);
+  bool option_of_tool(const std::string& word);
+  void take_option(ForeignOption meaning, const std::string& value);
+  bool value_is_foreign(char letter, const std::string& value);
+  void add_meant(const Meant& meant);
+  void add_expression(const std::string& expression);
+  bool command_of_tool(const std::string& word);
   bool option_of_probe(const std::string& word);
+  bool option_of_uftrace(const std::string& word);
   bool option_of_events(const std::string& word);
+  void split_into_program(const std::string& text);
   bool option_of_others(const std::string& word);
   void own_option(const std::string& word);
   void program();
@@ -74,6 +120,8 @@ class CommandReader {
   void add_events(std::string_view list);
   void add_list(const std::string& text);
   void add_look(const Words& options);
+  void list_instead();
+  void measure_latency();
   void add_stacks();
   std::string value_of(const std::string& word, std::string_view name);
   std::string line() const;
@@ -82,7 +130,9 @@ class CommandReader {
   const IsProgram& is_program_;
   std::size_t at_ = 1;
   Words options_, program_, probe_words_;
-  std::string object_, tool_;
+  std::string object_, tool_, expression_;
+  bool is_over_ = false, is_list_ = false;  // nothing more is read; only a list is wanted
+  bool has_program_option_ = false;         // an option names the program, and more options follow
   bool is_rest_ = false, is_foreign_ = false, is_unknown_ = false;
   bool has_probe_ = false, has_process_ = false, has_pid_of_strace_ = false, wants_stacks_ = false;
 };
@@ -95,20 +145,37 @@ void CommandReader::add_place(const std::string& place) {
   if (is_path && colon != std::string::npos && object_.empty()) object_ = place.substr(0, colon);
 }
 
+void CommandReader::add_meant(const Meant& meant) {
+  for (const std::string& place : meant.places) {
+    add_place(place);
+    if (!meant.trigger.empty()) options_.push_back("--trigger=" + meant.trigger);
+  }
+}
+
+bool shows_stacks(const std::string& text) {
+  static constexpr std::array<std::string_view, 4> kWords = {"[ustack", "print(ustack", "backtrace()", "stack()"};
+  return std::any_of(kWords.begin(), kWords.end(),
+                     [&](std::string_view word) { return text.find(word) != std::string::npos; });
+}
+
 void CommandReader::add_probe(const std::string& text) {
-  wants_stacks_ =
-      wants_stacks_ || text.find("{ @[ustack") != std::string::npos || text.find("print(ustack") != std::string::npos;
+  wants_stacks_ = wants_stacks_ || shows_stacks(text);
   const auto meant = meaning_of(text);
   if (!meant) return add_place(text);
-  for (const std::string& place : meant->places) add_place(place);
+  add_meant(*meant);
+}
+
+// Of uftrace's -P and of Frida's -i: "." is every function.
+void CommandReader::add_expression(const std::string& expression) {
+  if (expression.find_first_of("^$.") == std::string::npos) return add_probe(expression);
+  add_place(expression == "." ? "*" : glob_of(expression.starts_with('^') ? expression : "^" + expression));
 }
 
 // gdb's -ex: what sets a breakpoint, or asks for functions; the others have no likeness here.
 void CommandReader::add_command(const std::string& text) {
   constexpr std::string_view kFunctions = "info functions ";
   if (text.starts_with(kFunctions)) return add_look({"-l*" + text.substr(kFunctions.size()) + "*"});
-  if (const auto meant = meaning_of(text); meant && text.find(' ') != std::string::npos)
-    for (const std::string& place : meant->places) add_place(place);
+  if (const auto meant = meaning_of(text); meant && text.find(' ') != std::string::npos) add_meant(*meant);
 }
 
 // strace: "trace=open,close", "%file", "open"; ltrace: "malloc+free-realloc@libc.so*"; perf: "probe_libc:malloc"; bpftrace: a program.
@@ -120,9 +187,15 @@ void CommandReader::add_events(std::string_view list) {
   const std::string head(list.substr(0, equals));
   const bool is_call = equals != std::string_view::npos && (head == "trace" || head == "t");
   if (equals != std::string_view::npos && is_among(head, kOther)) return;
+  if (is_event_of_kernel(list) || list.starts_with("@[") || list.starts_with("@ ") || list.ends_with("()") ||
+      list == "all") {  // of no place
+    wants_stacks_ = wants_stacks_ || shows_stacks(std::string(list));
+    return;
+  }
   if (is_call) list.remove_prefix(equals + 1);
   if (list.find('{') != std::string_view::npos || list.find(':') != std::string_view::npos || list.starts_with('@')) {
-    if (list.starts_with("probe_")) list.remove_prefix(6);
+    for (const std::string_view group : {"probe_", "uprobes:", "probe:"})
+      if (list.starts_with(group)) list.remove_prefix(group.size());
     return add_probe(std::string(list));
   }
   bool is_left_out = false;
@@ -162,6 +235,51 @@ std::string CommandReader::value_of(const std::string& word, std::string_view na
   return next();
 }
 
+void CommandReader::take_option(ForeignOption meaning, const std::string& value) {
+  const auto is_place = [&](std::string_view text) {
+    return text.find('@') != std::string_view::npos && text.find('@') != 0;
+  };
+  switch (meaning) {
+    case ForeignOption::flag:
+    case ForeignOption::value:
+      return;
+    case ForeignOption::place:
+      return is_place(value) ? add_place(place_of_uftrace(value)) : add_probe(value);
+    case ForeignOption::returning:
+      return add_place(spec::at_return(place_of_uftrace(value)));
+    case ForeignOption::expression:
+      return add_expression(value);
+    case ForeignOption::events:
+      return add_events(value);
+    case ForeignOption::library:
+      return add_place(value + ":*");
+    case ForeignOption::program:
+    case ForeignOption::command:
+      has_program_option_ = true;
+      return split_into_program(value);
+    case ForeignOption::process:
+      has_process_ = has_pid_of_strace_ = true;
+      return options_.insert(options_.end(), {"-P", value}), void();
+    case ForeignOption::process_name:
+      has_process_ = has_pid_of_strace_ = true;
+      return options_.insert(options_.end(), {"--comm=" + value, "-x", value}), void();
+    case ForeignOption::list:
+      return is_list_ = true, void();
+    case ForeignOption::stacks:
+      return wants_stacks_ = true, void();
+  }
+}
+
+// An option of the tool whose name stands first.
+bool CommandReader::option_of_tool(const std::string& word) {
+  const auto meaning = meaning_of_option(tool_, std::string_view(word).substr(0, 2));
+  if (!meaning || word.starts_with("--")) return false;
+  const bool has_value =
+      *meaning != ForeignOption::flag && *meaning != ForeignOption::stacks && *meaning != ForeignOption::list;
+  take_option(*meaning, has_value ? value_of(word, word.substr(0, 2)) : std::string());
+  return true;
+}
+
 // perf probe's.
 bool CommandReader::option_of_probe(const std::string& word) {
   if (tool_ != "probe") return false;
@@ -171,6 +289,18 @@ bool CommandReader::option_of_probe(const std::string& word) {
   if (word == "-l" || word == "--list") return add_look({"--control", "SESSION", "--list"}), true;
   if (word == "-d" || word == "--del") return add_look({"--control", "SESSION", "--remove=" + next()}), true;
   return false;
+}
+
+// uftrace's without its name: "-A greet@arg1/s", "-R greet@retval", "-U ./prog"; Frida's "-I libc.so.6".
+bool CommandReader::option_of_uftrace(const std::string& word) {
+  const std::string following = has_next() ? words_[at_ + 1] : std::string();
+  const bool has_arguments =
+      following.find("@arg") != std::string::npos || following.find("@retval") != std::string::npos;
+  if ((word == "-A" || word == "-R") && has_arguments) return add_place(place_of_uftrace(next())), true;
+  if (word == "-I" && following.find(".so") != std::string::npos) return add_place(next() + ":*"), true;
+  if (word != "-a") return false;
+  if (is_decimal_number(following)) return next(), true;  // strace's column
+  return following.empty() || following.starts_with('-') || is_program_(following);
 }
 
 // What names events, in any of the tools.
@@ -193,10 +323,11 @@ bool CommandReader::option_of_events(const std::string& word) {
 
 // What has another meaning here, or none.
 bool CommandReader::option_of_others(const std::string& word) {
-  static constexpr std::array<std::string_view, 18> kWithout = {"-c",     "-t",      "-tt", "-ttt", "-T",  "-y",
-                                                                "-yy",    "-C",      "-w",  "-z",   "-ff", "--args",
-                                                                "-batch", "--batch", "-u",  "-L",   "-R",  "-N"};
-  static constexpr std::array<std::string_view, 4> kStacks = {"-k", "-g", "--stack-trace", "--call-graph"};
+  static constexpr std::array<std::string_view, 20> kWithout = {
+      "-c",  "-t",     "-tt",    "-ttt",    "-T", "-y", "-yy", "-C", "-w",      "-z",
+      "-ff", "--args", "-batch", "--batch", "-u", "-L", "-R",  "-N", "--count", "--summary"};
+  static constexpr std::array<std::string_view, 8> kStacks = {"-k",      "-g",       "--stack-trace", "--call-graph",
+                                                              "--stack", "--stacks", "--backtrace",   "--ustack"};
   static constexpr std::array<std::string_view, 4> kWithValue = {"-E", "-S", "-O", "-X"};
   const bool records = tool_ == "record" || tool_ == "stat" || tool_ == "top";
   if (records && (word.starts_with("-a") || word == "-F")) {
@@ -205,15 +336,46 @@ bool CommandReader::option_of_others(const std::string& word) {
     return true;
   }
   if (word == "-c" && has_next() && words_[at_ + 1].find(' ') != std::string::npos) {
-    std::string command = next();  // bpftrace's, with its arguments
-    for (std::size_t blank; (blank = command.find(' ')) != std::string::npos; command.erase(0, blank + 1))
-      program_.push_back(command.substr(0, blank));
-    program_.push_back(command);
+    split_into_program(next());  // bpftrace's, with its arguments
     return true;
   }
   if (is_among(word.substr(0, word.find('=')), kStacks)) return wants_stacks_ = true;
-  if (is_among(word, kWithValue)) next();
+  if (is_among(word, kWithValue) && has_next() && !is_program_(words_[at_ + 1])) next();
   return is_among(word, kWithout) || is_among(word, kWithValue);
+}
+
+void CommandReader::split_into_program(const std::string& text) {
+  for (std::size_t at = 0; (at = text.find_first_not_of(' ', at)) != std::string::npos;) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    program_.push_back(text.substr(at, end - at));
+    at = end;
+  }
+}
+
+// Takes the value of an option of this tool's that another tool means. False: it is this tool's own.
+bool CommandReader::value_is_foreign(char letter, const std::string& value) {
+  if (value.empty()) return false;
+  switch (letter) {
+    case 'F':  // uftrace's, without a prototype; strace's and others' flag before the program
+      if (value.find('(') != std::string::npos) return false;
+      is_program_(value) ? program_.push_back(value) : take_option(ForeignOption::place, value);
+      return true;
+    case 'P':  // uftrace's, or strace's files
+      if (is_pid_list(value)) return false;
+      if (!value.starts_with('/')) expression_ = value;
+      return true;
+    case 'n':  // dtrace's, or Frida's
+      if (is_decimal_number(value)) return false;
+      if (value.find(':') != std::string::npos) return add_events(value), true;
+      return take_option(ForeignOption::process_name, value), true;
+    case 'i':  // Frida's
+      if (value == "-" || is_file(value)) return false;
+      if (value.find_first_of("/.") != std::string::npos && value.find_first_of("!*") == std::string::npos)
+        return false;
+      return add_expression(value), true;
+    default:
+      return false;
+  }
 }
 
 // An option of this tool, perhaps with another tool's value.
@@ -228,6 +390,12 @@ void CommandReader::own_option(const std::string& word) {
     return is_return ? add_probe(spec::at_return(value)) : add_probe(value);
   }
   const std::string following = has_next() ? words_[at_ + 1] : std::string();
+  const char letter = word.size() == 2 && word[0] == '-' ? word[1] : '\0';
+  if (letter == 'F' && following.empty()) return object_.empty() ? void() : add_look({"-l"});
+  if (value_is_foreign(letter, following)) {
+    is_foreign_ = is_foreign_ || letter != 'P' || following.starts_with('/');
+    return next(), void();
+  }
   if ((word == "-l" || word == "-lv") && following.find(':') != std::string::npos && !is_program_(following))
     return add_list(next());
   if (word == "-x" && following.ends_with(".gdb")) return next(), void();
@@ -252,29 +420,43 @@ void CommandReader::own_option(const std::string& word) {
 }
 
 void CommandReader::option(const std::string& word) {
-  if (option_of_probe(word) || option_of_others(word) || option_of_events(word)) {
+  if (option_of_tool(word) || option_of_probe(word) || option_of_uftrace(word) || option_of_others(word) ||
+      option_of_events(word)) {
     is_foreign_ = true;
     return;
   }
   own_option(word);
 }
 
+// "report" of "perf report": what only prints or lists.
+bool CommandReader::command_of_tool(const std::string& word) {
+  const auto command = foreign_command(tool_, word);
+  if (!command || (tool_.empty() && is_program_(word))) return false;
+  if (*command == ForeignCommand::prints) add_look({"--replay=FILE"}), is_rest_ = true, is_over_ = true;
+  if (*command == ForeignCommand::lists) add_look({"-x", "libc", "-l"}), is_over_ = true;
+  return true;
+}
+
 // The first word that is no option: a tool's name or command, a place, or the program. Options after a program without probes were
 // meant for this tool.
 void CommandReader::program() {
-  static constexpr std::array<std::string_view, 10> kTools = {"probe", "record", "trace",  "stat",     "top",
-                                                              "perf",  "strace", "ltrace", "bpftrace", "gdb"};
   const std::string& word = words_[at_];
+  if (tool_ == "probe" && object_.empty() && probe_words_.empty() && is_program_(word))
+    return object_ = word, options_.insert(options_.end(), {"-x", word}), void();
   if (tool_ == "probe") return probe_words_.push_back(word);
   if (!has_probe_ && program_.empty()) {
-    if (is_among(word, kTools)) return is_foreign_ = true, tool_ = word, void();
+    if (command_of_tool(word)) return;
+    if (const auto meant = meaning_of_unknown(word); meant && word.find(':') != std::string::npos)
+      return add_meant(*meant);
+    if (is_foreign_tool(word)) return is_foreign_ = true, tool_ = word, void();
     if (!is_program_(word)) return add_probe(word);
   }
   program_.push_back(word);
 }
 
 void CommandReader::word(const std::string& word) {
-  const bool may_be_ours = program_.empty() || (!has_probe_ && (word == "-p" || word == "-r" || word == "-e"));
+  const bool may_be_ours =
+      program_.empty() || has_program_option_ || (!has_probe_ && (word == "-p" || word == "-r" || word == "-e"));
   if (is_rest_)
     program_.push_back(word);
   else if (word == "--" && program_.empty())
@@ -285,6 +467,28 @@ void CommandReader::word(const std::string& word) {
     program();
 }
 
+// "OBJECT:GLOB" of the first place, as what is to be listed.
+void CommandReader::list_instead() {
+  const auto place = std::find(options_.begin(), options_.end(), "-p");
+  if (place == options_.end() || place + 1 == options_.end()) return;
+  const std::string text = place[1];
+  const std::size_t colon = text.find(':');
+  const bool is_of_program = !program_.empty() && program_[0].ends_with("/" + text.substr(0, colon));
+  if (is_of_program) return options_ = {"-l" + text.substr(colon + 1)}, void();
+  options_ = {"-l" + (colon == std::string::npos ? text : text.substr(colon + 1))};
+  if (colon != std::string::npos) options_.insert(options_.begin(), {"-x", text.substr(0, colon)}), program_.clear();
+  has_process_ = true;
+}
+
+// How long the functions take, in a histogram.
+void CommandReader::measure_latency() {
+  for (std::size_t i = 0; i + 1 < options_.size(); ++i) {
+    if (options_[i] != "-p") continue;
+    options_[i + 1] = spec::at_return(options_[i + 1]) + " $latency";
+    options_.insert(options_.begin() + static_cast<std::ptrdiff_t>(i) + 2, "--trigger=hist:keys=latency.log2");
+  }
+}
+
 void CommandReader::add_stacks() {
   for (std::size_t i = 0; i + 1 < options_.size(); ++i)
     if (options_[i] == "-p")
@@ -293,6 +497,7 @@ void CommandReader::add_stacks() {
 
 std::string CommandReader::line() const {
   std::string line = "uprobe-run";
+  if (is_over_) return line + " " + as_line(options_);
   for (const Words* part : {&options_, &program_}) {
     if (part == &program_ && !program_.empty() && program_[0].starts_with('-')) line += " --";
     for (const std::string& word : *part) line += " " + quoted(word);
@@ -301,21 +506,26 @@ std::string CommandReader::line() const {
 }
 
 std::optional<std::string> CommandReader::read(bool needs_probe) {
-  for (; at_ < words_.size(); ++at_) word(words_[at_]);
+  for (; at_ < words_.size() && !is_over_; ++at_) word(words_[at_]);
   if (is_unknown_) return {};
   if (!probe_words_.empty() && !has_probe_) {
     std::string text;
     for (const std::string& one : probe_words_) text += (text.empty() ? "" : " ") + one;
     add_probe(text);
   }
+  if (!has_probe_ && !expression_.empty()) add_expression(expression_);
+  if (is_list_) list_instead();
   const bool lacks_probe = (needs_probe || is_foreign_) && !program_.empty() && is_program_(program_[0]);
-  if (!has_probe_ && (has_pid_of_strace_ || lacks_probe)) add_place(std::string(kExample));
+  const bool is_tool_alone = program_.empty() && !tool_.empty() && options_.empty();
+  if (!has_probe_ && (has_pid_of_strace_ || lacks_probe || is_tool_alone)) add_place(std::string(kExample));
   if (!has_probe_) return {};
   if (program_.empty() && !has_process_) {
-    if (object_.empty()) return {};
-    options_.push_back("--object=" + object_);
+    if (object_.empty() && !is_foreign_) return {};
+    if (object_.empty()) program_.push_back("PROGRAM");
+    if (!object_.empty()) options_.push_back("--object=" + object_);
   }
-  if (wants_stacks_) add_stacks();
+  if (tool_ == "funclatency") measure_latency();
+  if (wants_stacks_ || tool_ == "stackcount") add_stacks();
   return line();
 }
 

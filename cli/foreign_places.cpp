@@ -4,95 +4,16 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <utility>
 
+#include "cli/foreign_probes.h"
+#include "cli/foreign_words.h"
 #include "engine/spec/bare.h"
 
 namespace uprobe::cli {
 namespace {
 
-constexpr std::string_view kLibc = "libc:";
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
-
-bool is_decimal(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
-bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-
-bool is_name(std::string_view text) {
-  return !text.empty() && !is_decimal(text[0]) && std::all_of(text.begin(), text.end(), is_word);
-}
-
-// The words of letters, digits and '_' that begin with no digit, each once.
-std::vector<std::string> names_in(std::string_view text) {
-  std::vector<std::string> names;
-  for (std::size_t at = 0; at < text.size();) {
-    std::size_t end = at;
-    while (end < text.size() && is_word(text[end])) ++end;
-    const std::string name(text.substr(at, end - at));
-    if (is_name(name) && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-    at = std::max(end, at + 1);
-  }
-  return names;
-}
-
-// "open" of "sys_enter_open", "__x64_sys_open", "vfs_open".
-std::string system_call(std::string_view name) {
-  for (const std::string_view prefix :
-       {"sys_enter_", "sys_exit_", "__x64_sys_", "__se_sys_", "do_sys_", "sys_", "vfs_"})
-    if (name.starts_with(prefix)) {
-      name.remove_prefix(prefix.size());
-      break;
-    }
-  return std::string(name.substr(0, name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789*")));
-}
-
-// "$arg1" of bpftrace's "arg0", "$retval" of its "retval"; empty: it is neither.
-std::string fetch_of(std::string_view name) {
-  if (name == "retval") return "$retval";
-  const bool is_argument = name.size() == 4 && name.starts_with("arg") && name[3] >= '0' && name[3] <= '5';
-  return is_argument ? "$arg" + std::string(1, static_cast<char>(name[3] + 1)) : std::string();
-}
-
-// What a bpftrace program records, as fetch arguments.
-std::string fetches_of(std::string_view program) {
-  std::string found;
-  for (const std::string& name : names_in(program)) {
-    const std::string fetch = fetch_of(name);
-    if (fetch.empty()) continue;
-    const bool is_text = program.find("str(" + name) != std::string_view::npos;
-    found += " " + fetch + (is_text ? ":string" : "");
-  }
-  return found;
-}
-
-// bpftrace's "arg1 == 3", whose words are fields here: " arg1=$arg2 if arg1 == 3". Empty: it says more.
-std::string filter_of(std::string_view condition) {
-  const bool is_plain = std::all_of(condition.begin(), condition.end(), [](char c) {
-    return is_word(c) || std::string_view(" =!<>&|()").find(c) != std::string_view::npos;
-  });
-  std::string fetches;
-  for (const std::string& name : names_in(condition)) {
-    const std::string fetch = fetch_of(name);
-    if (fetch.empty()) return {};
-    fetches += " " + name + "=" + fetch;
-  }
-  return is_plain && !fetches.empty() ? fetches + " if " + std::string(trimmed(condition)) : std::string();
-}
-
-// What stands after the places of a bpftrace program: "/FILTER/ { ACTION }".
-std::string records_of(std::string_view rest) {
-  rest = trimmed(rest);
-  if (!rest.starts_with('/')) return fetches_of(rest);
-  const std::size_t end = std::min(rest.find('/', 1), rest.size());
-  std::string filter = filter_of(rest.substr(1, end - 1));
-  if (filter.empty()) return fetches_of(rest);
-  return filter;
-}
+using Places = std::vector<std::string>;
 
 // One of bpftrace's places: "uprobe:PATH:FUNCTION". Empty: it is none.
 std::string place_of_bpftrace(std::string_view text) {
@@ -124,6 +45,27 @@ std::vector<std::string> places_of_bpftrace(std::string_view list) {
   return places;
 }
 
+// What a clause counts, "{ @ = hist(arg1); }": the field, as a fetch argument and a trigger.
+struct Counted {
+  std::string fetch, trigger;
+};
+Counted counted_by(std::string_view action) {
+  constexpr std::string_view kHistogram = " hist(";
+  const std::size_t at = action.find(kHistogram);
+  if (at == std::string_view::npos) return {};
+  const std::string_view value = action.substr(at + kHistogram.size());
+  const bool is_latency = value.find("nsecs") != std::string_view::npos;
+  const std::string name(is_latency ? "latency" : value.substr(0, value.find_first_of(") ")));
+  const std::string fetch = is_latency ? "$latency" : fetch_of(name);
+  if (fetch.empty()) return {};
+  return {" " + (is_latency ? fetch : name + "=" + fetch), "hist:keys=" + name + ".log2"};
+}
+
+// "@start[tid] = nsecs": the time of an entry, for a histogram of another clause.
+bool keeps_time(std::string_view action) {
+  return action.find("= nsecs") != std::string_view::npos && action.find("hist(") == std::string_view::npos;
+}
+
 // bpftrace: places with commas between them, perhaps with "/FILTER/" and "{ ACTION }"; several such clauses.
 std::optional<Meant> of_bpftrace(std::string_view text) {
   Meant meant;
@@ -131,8 +73,10 @@ std::optional<Meant> of_bpftrace(std::string_view text) {
     const std::size_t head = std::min({text.find('{'), text.find(" /"), text.size()});
     const std::size_t close = std::min(text.find('}', head), text.size());
     const std::string_view rest = text.substr(head, close - head);
-    for (const std::string& place : places_of_bpftrace(text.substr(0, head)))
-      meant.places.push_back(place + records_of(rest));
+    const Counted counted = counted_by(rest);
+    if (!counted.trigger.empty()) meant.trigger = counted.trigger;
+    for (const std::string& place : keeps_time(rest) ? Places() : places_of_bpftrace(text.substr(0, head)))
+      meant.places.push_back(place + (counted.fetch.empty() ? records_of(rest) : counted.fetch));
     if (!rest.empty()) meant.problem = "a filter and an action are bpftrace's: a definition says what is recorded";
     text.remove_prefix(std::min(close + 1, text.size()));
   }
@@ -145,7 +89,7 @@ std::optional<Meant> of_bpftrace(std::string_view text) {
 std::optional<Meant> of_bpftrace_words(std::string_view text) {
   const std::size_t blank = text.find(' ');
   if (blank == std::string_view::npos || text.find(" str(") == std::string_view::npos) return {};
-  return Meant{.places = {std::string(text.substr(0, blank)) + fetches_of(text.substr(blank))},
+  return Meant{.places = {std::string(text.substr(0, blank)) + fetches_in(text.substr(blank))},
                .problem = "str() is bpftrace's: the type 'string' shows what a value points to"};
 }
 
@@ -203,28 +147,24 @@ std::optional<Meant> of_kernel(std::string_view text) {
   return meant;
 }
 
-// "f n if n > 2" of "f if n > 2": a filter knows only what is recorded.
+// "f n if n > 2" of "f if n > 2": a filter knows only what is recorded. Names in the parentheses of a function are recorded.
 std::string with_fields(const std::string& place) {
   const std::size_t condition = place.find(" if ");
-  if (condition == std::string::npos || place.find(' ') != condition) return place;
+  const std::size_t open = place.find('('), close = place.rfind(')', condition);
+  const bool has_names = open < condition && close != std::string::npos && close + 1 == condition;
+  if (condition == std::string::npos || (!has_names && place.find(' ') != condition)) return place;
+  const auto known =
+      has_names ? names_in(std::string_view(place).substr(open, close - open)) : std::vector<std::string>();
   std::string fields, words;
   for (std::size_t at = condition + 4; at < place.size(); ++at) {
     if (place[at] == '"') at = std::min(place.find('"', at + 1), place.size() - 1);
     words += place[at];
   }
-  for (const std::string& name : names_in(words))
-    if (name != "comm" && name != "common_pid" && name != "cpu") fields += " " + name;
+  for (const std::string& name : names_in(words)) {
+    const bool is_of_all = name == "comm" || name == "common_pid" || name == "cpu";
+    if (!is_of_all && std::find(known.begin(), known.end(), name) == known.end()) fields += " " + name;
+  }
   return place.substr(0, condition) + fields + place.substr(condition);
-}
-
-// "gr*" of the regular expression "^gr", "*gr*" of "gr".
-std::string glob_of(std::string_view expression) {
-  const bool from_start = expression.starts_with('^'), to_end = expression.ends_with('$');
-  if (from_start) expression.remove_prefix(1);
-  if (to_end && !expression.empty()) expression.remove_suffix(1);
-  std::string glob(expression);
-  for (std::size_t at = 0; (at = glob.find(".*")) != std::string::npos;) glob.replace(at, 2, "*");
-  return (from_start ? "" : "*") + glob + (to_end || glob.ends_with('*') ? "" : "*");
 }
 
 // gdb: "catch syscall NAME", "catch throw".
@@ -306,6 +246,13 @@ std::optional<Meant> of_named(std::string_view text) {
                {}};
 }
 
+// "f if n > 2": a filter knows only what is recorded.
+std::optional<Meant> of_condition(std::string_view text) {
+  if (spec::starts_as_definition(text)) return {};
+  const std::string place = with_fields(std::string(text));
+  return place == text ? std::nullopt : std::optional(Meant{.places = {place}, .problem = {}});
+}
+
 // "malloc,free": a list, as other options of many tools take it.
 std::optional<Meant> of_list(std::string_view text) {
   if (text.find_first_of(",;") == std::string_view::npos) return {};
@@ -315,18 +262,13 @@ std::optional<Meant> of_list(std::string_view text) {
   return is_list && meant.places.size() > 1 ? std::optional(meant) : std::nullopt;
 }
 
-std::string as_options(const std::vector<std::string>& places) {
-  std::string text;
-  for (const std::string& place : places) text += (text.empty() ? "-p " : " -p ") + quoted(place);
-  return text;
-}
-
 }  // namespace
 
 std::optional<Meant> meaning_of(std::string_view text) {
   text = trimmed(text);
-  for (const auto& rule : {of_bpftrace, of_marker_of_bpftrace, of_marker_of_perf, of_kernel, of_gdb, of_bpftrace_words,
-                           of_named, of_function_at, of_list})
+  for (const auto& rule :
+       {of_bpftrace, of_marker_of_bpftrace, of_marker_of_perf, of_dtrace, of_systemtap, of_kernel, of_dprintf, of_gdb,
+        of_bpftrace_words, of_bcc, of_frida, of_named, of_function_at, of_condition, of_list})
     if (auto meant = rule(text)) return meant;
   return {};
 }
@@ -337,7 +279,22 @@ Result<std::string> translated_place(const std::string& text) {
   if (meant->problem.empty()) return meant->places.front();
   return Error{.code = Code::usage,
                .text = meant->problem,
-               .help = meant->places.empty() ? "e.g. -p libc:malloc" : as_options(meant->places)};
+               .help = meant->places.empty() ? "e.g. -p libc:malloc" : as_line(options_for(*meant))};
+}
+
+std::vector<std::string> options_for(const Meant& meant) {
+  std::vector<std::string> options;
+  for (const std::string& place : meant.places) {
+    options.insert(options.end(), {"-p", place});
+    if (!meant.trigger.empty()) options.push_back("--trigger=" + meant.trigger);
+  }
+  return options;
+}
+
+std::string as_line(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) line += (line.empty() ? "" : " ") + quoted(word);
+  return line;
 }
 
 std::string quoted(const std::string& word) {

@@ -15,6 +15,8 @@
 #include "cli/dry_run.h"
 #include "cli/explain.h"
 #include "cli/foreign_commands.h"
+#include "cli/foreign_places.h"
+#include "cli/foreign_probes.h"
 #include "cli/help.h"
 #include "cli/launcher.h"
 #include "cli/live_control.h"
@@ -27,6 +29,7 @@
 #include "cli/text.h"
 #include "cli/top.h"
 #include "cli/version.h"
+#include "engine/base/debuginfod.h"
 #include "engine/base/process_paths.h"
 
 namespace uprobe::cli {
@@ -37,6 +40,22 @@ namespace {
 // whole symbol table.
 constexpr std::size_t kCheckedAlone = 64;
 constexpr std::size_t kShownProblems = 10;
+
+// What debuginfod fetches may take a while: a line says it.
+class TellsFetches {
+ public:
+  explicit TellsFetches(const Call& call) {
+    if (!call.options.quiet)
+      debuginfod::tell_fetches([&call](const std::string& line) { call.diagnostics.line(line); });
+  }
+  TellsFetches(const TellsFetches&) = delete;
+  TellsFetches& operator=(const TellsFetches&) = delete;
+  ~TellsFetches() { debuginfod::tell_fetches({}); }
+};
+
+IsProgram programs_of(Engine& engine) {
+  return [&engine](const std::string& word) { return static_cast<bool>(engine.find_program(word)); };
+}
 
 struct Problem {
   Error error;
@@ -90,9 +109,19 @@ std::vector<Problem> problems(Engine& engine, const SessionOptions& options, con
   return found;
 }
 
+// What was not found may be in another tool's words.
+Error with_meaning(Error error, const std::string& definition) {
+  const auto meant =
+      error.code == Code::not_found || error.help.empty() ? meaning_of_unknown(definition) : std::nullopt;
+  if (meant && !meant->problem.empty()) error.text = meant->problem;
+  if (meant && !meant->places.empty()) error.help = as_line(options_for(*meant));
+  return error;
+}
+
 void show(const std::vector<Problem>& found, const Diagnostics& diagnostics) {
   const std::size_t shown = std::min(found.size(), kShownProblems);
-  for (std::size_t i = 0; i < shown; ++i) diagnostics.error(found[i].error, found[i].context);
+  for (std::size_t i = 0; i < shown; ++i)
+    diagnostics.error(with_meaning(found[i].error, found[i].context.definition), found[i].context);
   if (shown == found.size()) return;
   diagnostics.line("and " + counted(found.size() - shown, "more bad definition", "more bad definitions"));
 }
@@ -168,7 +197,7 @@ bool prepare(const Call& call) {
   }
   Result<Definitions> definitions = gather_definitions(sources_of(call), call.streams.in);
   if (!definitions) {
-    call.diagnostics.error(definitions.error());
+    call.diagnostics.error(with_translation(definitions.error(), call.arguments, programs_of(call.engine)));
     return false;
   }
   if (call.options.stacks) add_stacks(*definitions);
@@ -517,11 +546,11 @@ Outcome run_cli(const std::vector<std::string>& arguments, Engine& engine, const
   const ColorMode color = options ? options->color : early_color(arguments);
   const Diagnostics diagnostics(streams.err, use_color(color, streams.err));
   if (!options) {
-    const auto is_program = [&](const std::string& word) { return static_cast<bool>(engine.find_program(word)); };
-    diagnostics.error(with_translation(options.error(), arguments, is_program));
+    diagnostics.error(with_translation(options.error(), arguments, programs_of(engine)));
     return kFailed;
   }
-  const Call call{options.take(), engine, streams, diagnostics};
+  const Call call{options.take(), engine, streams, diagnostics, arguments};
+  const TellsFetches tells(call);
   switch (call.options.mode) {
     case Mode::help:
       return print(call, help_text());

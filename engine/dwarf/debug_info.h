@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,9 @@ class DebugInfo {
   DebugInfo(DebugInfo&&) noexcept;
   DebugInfo& operator=(DebugInfo&&) noexcept;
   ~DebugInfo();
+
+  // The build id of the file that dwz has made of what several have in common, if there has to be one and it was not found.
+  std::span<const std::uint8_t> missing_shared() const;
 
   // Where a line's code begins: once in each function, and in each copy of an inlined one, with code of that line. `file` is
   // the end of the source's path. In one function only, unless its name is empty.

@@ -29,7 +29,8 @@ struct DebugInfo::Handles {
     std::unique_ptr<Elf, End> elf;
     std::unique_ptr<Dwarf, End> debug;
   };
-  std::optional<Further> separate, shared;  // its debug file; what that has in common with others (dwz)
+  std::optional<Further> separate, shared;   // its debug file; what that has in common with others (dwz)
+  std::vector<std::uint8_t> missing_shared;  // the build id of the latter, if it was not found
   std::unique_ptr<Elf, End> elf;
   std::unique_ptr<Dwarf, End> own;
   Dwarf* debug = nullptr;                  // its own, or that of `separate`

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "engine/base/debuginfod.h"
 #include "engine/dwarf/handles.h"
 #include "engine/elf/debug_files.h"
 #include "engine/elf/debug_image.h"
@@ -66,6 +67,7 @@ std::vector<std::string> places_of(const AltLink& link, const std::string& holde
   for (const std::string& folder : folders.names) add(fs::path(folder + "/") / link.name);
   if (const std::string name = elf::build_id_name(link.build_id); !name.empty())
     add(std::string(elf::kDebugFolder) + "/" + name);
+  if (std::string cached = debuginfod::cached_file(link.build_id); !cached.empty()) places.push_back(std::move(cached));
   if (const std::size_t at = link.name.rfind(kFolder); at != std::string::npos)
     add(elf::kDebugFolder + link.name.substr(at));
   return places;
@@ -83,6 +85,7 @@ void add_shared(DebugInfo::Handles& handles, const std::string& holder) {
     handles.shared = read(*file, path);
     if (handles.shared) return dwarf_setalt(handles.debug, handles.shared->debug.get());
   }
+  handles.missing_shared.assign(link->build_id.begin(), link->build_id.end());
 }
 
 Error no_debug_information(const elf::ElfFile& file, const elf::DebugFileSearch& search) {
@@ -99,6 +102,8 @@ DebugInfo::DebugInfo(std::unique_ptr<Handles> handles) : handles_(std::move(hand
 DebugInfo::DebugInfo(DebugInfo&&) noexcept = default;
 DebugInfo& DebugInfo::operator=(DebugInfo&&) noexcept = default;
 DebugInfo::~DebugInfo() = default;
+
+std::span<const std::uint8_t> DebugInfo::missing_shared() const { return handles_->missing_shared; }
 
 Result<DebugInfo> DebugInfo::open(const elf::ElfFile& file) {
   auto handles = std::make_unique<Handles>();

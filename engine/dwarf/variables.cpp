@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/base/regular_file.h"
 #include "engine/dwarf/variable.h"
 #include "engine/lex/number.h"
 #include "engine/lex/words.h"
@@ -405,9 +406,24 @@ Status Walker::finish(Argument& argument) {
 
 }  // namespace
 
+namespace {
+
+// Whether a package lies where the file's split debug information would be (libdw before 0.191 knows none).
+bool is_in_package(const DebugInfo::Handles& handles) {
+  const std::string& path = handles.separate ? handles.separate->path : handles.file->path();
+  return open_regular(path + ".dwp") || open_regular(handles.file->path() + ".dwp");
+}
+
+}  // namespace
+
 Status DebugInfo::find_variable(std::uint64_t address, Argument& argument) const {
   const Scopes scopes = scopes_at(handles_->debug, address);
   Walker walker(*handles_, address, argument.variable);
+  if (scopes.empty() && is_in_package(*handles_))
+    return Error{.code = Code::refused,
+                 .text = "no variables are known here: they are in a package (.dwp), which this tool cannot read",
+                 .column = 0,
+                 .help = "keep the .dwo files beside it, or link without -gsplit-dwarf"};
   if (scopes.empty()) return Error{.code = Code::refused, .text = "no variables are known here", .column = 0};
   RETURN_IF_ERROR(walker.start(scopes));
   RETURN_IF_ERROR(walker.walk());

@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 
+#include "engine/base/debuginfod.h"
 #include "engine/base/process_paths.h"
 #include "engine/base/procfs.h"
 #include "engine/elf/debug_image.h"
@@ -65,6 +66,7 @@ std::optional<DebugLink> debug_link_of(const ElfFile& file) {
 struct Candidate {
   std::string path;
   const DebugLink* link = nullptr;
+  bool is_cached = false;  // by debuginfod, which keeps an empty file where no server has it
 };
 
 std::vector<Candidate> candidates_for(const ElfFile& file, const DebugLink* link) {
@@ -75,6 +77,8 @@ std::vector<Candidate> candidates_for(const ElfFile& file, const DebugLink* link
     all.push_back({kDebugFolder + name, by});
   };
   if (const std::string name = build_id_name(file.build_id()); !name.empty()) add_installed("/" + name, nullptr);
+  if (std::string cached = debuginfod::cached_file(file.build_id()); !cached.empty())
+    all.push_back({.path = std::move(cached), .is_cached = true});
   if (link == nullptr) return all;
   for (const std::string& folder : folders.names)
     for (const char* inner : {"/", "/.debug/"}) all.push_back({folders.root + folder + inner + link->name, link});
@@ -154,6 +158,7 @@ DebugFileSearch find_debug_file(const ElfFile& file) {
   for (const Candidate& candidate : candidates_for(file, link ? &*link : nullptr)) {
     auto opened = open_regular(candidate.path);
     if (!opened && opened.error().code == Code::not_found) continue;
+    if (opened && candidate.is_cached && opened->about.st_size == 0) continue;
     if (opened && !seen.insert({opened->about.st_dev, opened->about.st_ino}).second) continue;
     const Status fits = opened ? check(file, candidate, *opened) : opened.error();
     if (fits) {

@@ -132,6 +132,7 @@ void GeneratedCode::sort_anew(Process& process) {
   std::erase_if(process.functions, [](const auto& known) { return known.second.events.empty(); });
   std::erase_if(process.places, [&](const auto& known) { return !process.functions.contains(known.first); });
   process.map.rewind();
+  process.dump.rewind();
 }
 
 void GeneratedCode::find_processes() {
@@ -152,9 +153,10 @@ void GeneratedCode::find_processes() {
 void GeneratedCode::look(Process& process) {
   if (process.has_left) return;
   const auto has_no_probe = [&](const auto& known) { return !process.places.contains(known.first); };
-  process.map.read(
-      unread_, [&] { std::erase_if(process.functions, has_no_probe); },
-      [&](const GeneratedFunction& function) { learn(process, function); });
+  const auto begin_anew = [&] { std::erase_if(process.functions, has_no_probe); };
+  const auto show = [&](const GeneratedFunction& function) { learn(process, function); };
+  if (!process.map.read(unread_, begin_anew, show))
+    process.dump.read(begin_anew, show, [&](const MovedFunction& moved) { move(process, moved); });
   if (process.map.is_cut())
     notes_.insert("generated code: the map of process " + std::to_string(process.pid) + " is read up to " +
                   std::to_string(PerfMap::kMostBytes >> 20) + " MiB");
@@ -179,6 +181,15 @@ void GeneratedCode::learn(Process& process, const GeneratedFunction& function) {
   if (all.size() >= kMostFunctions || bytes > room_) return void(++not_kept_);
   room_ -= bytes;
   all[begin] = std::move(known);
+}
+
+// The function is known by its name from the place where it was; the probe there is lost.
+void GeneratedCode::move(Process& process, const MovedFunction& moved) {
+  const auto before = process.functions.find(Addr{moved.from});
+  if (before == process.functions.end()) return;
+  const std::string name = before->second.name;
+  process.functions.erase(before);
+  learn(process, {moved.to, moved.bytes, name});
 }
 
 // A name that a function has is no pattern, also where functions were found by it before.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Probes in code that programs generate as they run. Their functions are known by the map that each program writes (perf_map.h);
-// the maps are looked at ten times a second, and a function that matches a definition gets a hardware breakpoint, for which
+// Probes in code that programs generate as they run. Their functions are known by the map that each program writes (perf_map.h), or
+// by its dump where there is no map (jit_dump.h); they are looked at ten times a second, and a function that matches a definition gets a hardware breakpoint, for which
 // all threads of its process are stopped for a moment.
 //
 // A function loses its probe when the memory at its beginning has other bytes than when it got it, or the map names another
@@ -20,6 +20,7 @@
 #include "engine/arm/armer.h"
 #include "engine/base/notes.h"
 #include "engine/generated/hardware_breakpoint.h"
+#include "engine/generated/jit_dump.h"
 #include "engine/generated/perf_map.h"
 #include "engine/trace/area.h"
 
@@ -57,10 +58,11 @@ class GeneratedCode {
     HardwareBreakpoint breakpoint;
   };
   struct Process {
-    explicit Process(pid_t of) : pid(of), map(of) {}
+    explicit Process(pid_t of) : pid(of), map(of), dump(of) {}
     pid_t pid;
     ino_t entry = 0;  // of its folder in /proc: another process with the same id has another one
     PerfMap map;
+    JitDump dump;
     std::map<Addr, Function> functions;  // that match a definition
     std::map<Addr, Place> places;        // that have a breakpoint
     unsigned lines = 0;
@@ -75,6 +77,7 @@ class GeneratedCode {
   std::uint64_t bytes_kept() const;
   void look(Process& process);
   void learn(Process& process, const GeneratedFunction& function);
+  void move(Process& process, const MovedFunction& moved);
   std::vector<std::uint16_t> wanted_by(std::string_view name);
   void drop_lost(Process& process);
   std::vector<Addr> open_functions(Process& process);

@@ -1,23 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "engine/generated/perf_map.h"
 
-#include <fcntl.h>
-#include <linux/openat2.h>
-#include <sys/syscall.h>
-
 #include <algorithm>
 #include <charconv>
 
-#include "engine/base/procfs.h"
 #include "engine/base/regular_file.h"
+#include "engine/generated/program_file.h"
 #include "engine/target/process_list.h"
 
 namespace uprobe::control {
 namespace {
 
-constexpr std::size_t kPart = std::size_t{1} << 20;
-constexpr std::size_t kMostName = 4096, kKept = 256;
-constexpr std::uint64_t kEnd = std::uint64_t{1} << 47, kMostFunction = std::uint64_t{1} << 30;
+constexpr std::size_t kKept = 256;
 
 // A number in hexadecimal digits, perhaps after "0x", and the blanks after it.
 std::optional<std::uint64_t> take_number(std::string_view& line) {
@@ -32,29 +26,10 @@ std::optional<std::uint64_t> take_number(std::string_view& line) {
   return number;
 }
 
-// Without links, which would lead out of the process's file system or to another user's file.
-Fd open_inside(pid_t pid, const std::string& path) {
-  const Fd root(::open(procfs::path(pid, "root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  open_how how{};
-  how.flags = O_PATH | O_CLOEXEC | O_NOFOLLOW;
-  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
-  return Fd(static_cast<int>(::syscall(SYS_openat2, root.get(), path.c_str(), &how, sizeof how)));
-}
-
-// Whether the owner may say what the process has generated.
-bool is_owner(pid_t pid, uid_t owner) {
-  struct stat process {};
-  return owner == 0 || (::stat(procfs::path(pid).c_str(), &process) == 0 && process.st_uid == owner);
-}
-
 std::optional<RegularFile> open_map(pid_t pid) {
   const auto ids = target::ids_of_thread(pid, pid);
   if (ids.empty()) return std::nullopt;
-  const Fd found = open_inside(pid, "tmp/perf-" + std::to_string(ids.back()) + ".map");
-  if (!found) return std::nullopt;
-  auto file = open_regular("/proc/self/fd/" + std::to_string(found.get()));
-  if (!file || !is_owner(pid, file->about.st_uid)) return std::nullopt;
-  return file.take();
+  return open_of_program(pid, "/tmp/perf-" + std::to_string(ids.back()) + ".map");
 }
 
 }  // namespace
@@ -63,8 +38,7 @@ std::optional<GeneratedFunction> parse_perf_map_line(std::string_view line) {
   const auto address = take_number(line);
   const auto bytes = address ? take_number(line) : std::nullopt;
   while (line.ends_with(' ') || line.ends_with('\r')) line.remove_suffix(1);
-  if (!bytes || *bytes == 0 || *bytes > kMostFunction || *address == 0 || *address >= kEnd - *bytes)
-    return std::nullopt;
+  if (!bytes || !is_range_of_code(*address, *bytes)) return std::nullopt;
   if (line.empty() || line.size() > kMostName) return std::nullopt;
   return GeneratedFunction{*address, *bytes, line};
 }
@@ -103,10 +77,10 @@ bool PerfMap::read_part(const Fd& file, std::uint64_t& budget,
   return is_full;
 }
 
-void PerfMap::read(std::uint64_t& budget, const std::function<void()>& begins_anew,
+bool PerfMap::read(std::uint64_t& budget, const std::function<void()>& begins_anew,
                    const std::function<void(const GeneratedFunction&)>& show) {
   const auto file = open_map(pid_);
-  if (!file) return;
+  if (!file) return false;
   const bool is_other = file->about.st_dev != device_ || file->about.st_ino != inode_;
   if (is_other || !goes_on(file->fd)) {
     rewind();
@@ -115,6 +89,7 @@ void PerfMap::read(std::uint64_t& budget, const std::function<void()>& begins_an
   device_ = file->about.st_dev, inode_ = file->about.st_ino;
   while (budget != 0 && read_part(file->fd, budget, show)) {
   }
+  return true;
 }
 
 }  // namespace uprobe::control

@@ -29,9 +29,10 @@ class PerfMap {
  public:
   explicit PerfMap(pid_t pid) : pid_(pid) {}
 
-  // Shows the functions that were added, as many as `budget`, in bytes, allows; what was read is taken from it. If it is another
-  // file by now, or was rewritten, `begins_anew` is called first: what earlier looks showed counts no more.
-  void read(std::uint64_t& budget, const std::function<void()>& begins_anew,
+  // Shows the functions that were added, as many as `budget`, in bytes, allows; what was read is taken from it. False: there is no
+  // such file. If it is another file by now, or was rewritten, `begins_anew` is called first: what earlier looks showed counts no
+  // more.
+  bool read(std::uint64_t& budget, const std::function<void()>& begins_anew,
             const std::function<void(const GeneratedFunction&)>& show);
   // The next look begins at the beginning.
   void rewind();

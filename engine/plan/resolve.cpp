@@ -150,6 +150,11 @@ void FileCache::know(std::shared_ptr<const elf::ElfFile> file) {
   by_identity_[identity] = std::move(file);
 }
 
+void FileCache::forget(const std::shared_ptr<const elf::ElfFile>& file) {
+  boundaries_.erase(file.get());
+  by_identity_.erase(file->identity());
+}
+
 Boundaries& FileCache::boundaries_of(const std::shared_ptr<const elf::ElfFile>& file, FlowCache& flows) {
   auto& known = boundaries_[file.get()];
   if (!known) known = std::make_unique<Boundaries>(file, flows);

@@ -27,6 +27,8 @@ class FileCache {
   Result<std::shared_ptr<const elf::ElfFile>> open(const std::string& path, elf::NamedBy whom = elf::NamedBy::user);
   // A file that was opened elsewhere: every path to it leads to this object.
   void know(std::shared_ptr<const elf::ElfFile> file);
+  // The next open() of a path to this file reads it again.
+  void forget(const std::shared_ptr<const elf::ElfFile>& file);
   // Where instructions of the file start. `flows`: outlives this; the same one at each call.
   Boundaries& boundaries_of(const std::shared_ptr<const elf::ElfFile>& file, FlowCache& flows);
 

@@ -159,9 +159,12 @@ bool take(Parser& from, Argument& argument) {
   return from.good();
 }
 
-Status decode_opened(std::string_view answer, const std::string& path) {
-  const auto opened = decode<Unit>(answer, path, [](Parser&) { return std::optional(Unit{}); });
-  return opened ? ok() : Status(opened.error());
+Result<std::string> decode_opened(std::string_view answer, const std::string& path) {
+  constexpr std::size_t kMostBuildId = 64;
+  return decode<std::string>(answer, path, [](Parser& words) {
+    std::string missing = words.text();
+    return missing.size() <= kMostBuildId ? std::optional(std::move(missing)) : std::nullopt;
+  });
 }
 
 Result<std::vector<std::uint64_t>> decode_addresses(std::string_view answer, const std::string& path) {

@@ -35,7 +35,8 @@ void put_list(std::string& to, const Items& items, const Put& put_one) {
 
 // Decoders for the answers, in the order of the questions. An Error: the child's, or Code::damaged, about the debug information
 // of `path`.
-Status decode_opened(std::string_view answer, const std::string& path);
+// The build id of a file that is missing; empty: none.
+Result<std::string> decode_opened(std::string_view answer, const std::string& path);
 Result<std::vector<std::uint64_t>> decode_addresses(std::string_view answer, const std::string& path);
 Result<dwarf::CodeLine> decode_declaration(std::string_view answer, const std::string& path);
 Result<std::uint64_t> decode_address(std::string_view answer, const std::string& path);

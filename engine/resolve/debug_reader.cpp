@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <optional>
+#include <span>
 #include <utility>
 
+#include "engine/base/debuginfod.h"
 #include "engine/resolve/debug_protocol.h"
 
 namespace uprobe {
@@ -45,8 +47,11 @@ class Reader {
   Status tell(Question question, Parser& words, std::string& reply) {
     const DebugInfo& debug = **debug_;
     switch (question) {
-      case Question::open:
+      case Question::open: {
+        const auto missing = debug.missing_shared();
+        put(reply, std::string_view(reinterpret_cast<const char*>(missing.data()), missing.size()));
         return ok();
+      }
       case Question::line:
         return tell_line(words, reply);
       case Question::declaration: {
@@ -92,22 +97,59 @@ class Reader {
   std::optional<Result<DebugInfo>> debug_;
 };
 
-// Debug information of large programs has gigabytes. For a file that another user owns the limit is what tests show to be
-// enough.
-Confinement confinement_for(const elf::ElfFile& file) {
+uid_t owner_of(const elf::ElfFile& file) {
   constexpr uid_t kNobody = 65534;
   struct stat status {};
   const bool is_it =
       ::stat(file.path().c_str(), &status) == 0 && elf::Identity{status.st_dev, status.st_ino} == file.identity();
-  const uid_t owner = is_it ? status.st_uid : kNobody;
-  if (owner == 0 || owner == ::geteuid())
+  return is_it ? status.st_uid : kNobody;
+}
+
+// The file of root or of the tool's own user.
+bool is_trusted(const elf::ElfFile& file) {
+  const uid_t owner = owner_of(file);
+  return owner == 0 || owner == ::geteuid();
+}
+
+// Debug information of large programs has gigabytes. For a file that another user owns the limit is what tests show to be
+// enough.
+Confinement confinement_for(const elf::ElfFile& file) {
+  if (is_trusted(file))
     return {.user = 0, .memory_bytes = std::uint64_t{8} << 30, .patience = std::chrono::seconds(120)};
-  return {.user = owner, .memory_bytes = std::uint64_t{256} << 20, .patience = std::chrono::seconds(10)};
+  return {.user = owner_of(file), .memory_bytes = std::uint64_t{256} << 20, .patience = std::chrono::seconds(10)};
 }
 
 }  // namespace
 
+Status fetch_debug_information(const elf::ElfFile& file) {
+  if (debuginfod::cached_file(file.build_id()).empty() || !is_trusted(file))
+    return Error{.code = Code::refused, .text = "it is not fetched"};
+  return debuginfod::fetch(file.build_id(), file.path());
+}
+
+// What there is here, else what a server has.
+Result<DebugReader> DebugReader::start_or_fetch(const std::shared_ptr<const elf::ElfFile>& file) {
+  auto opened = start(file);
+  const bool is_wanted = !opened && opened.error().code == Code::refused;
+  if (!is_wanted || debuginfod::cached_file(file->build_id()).empty()) return opened;
+  if (const Status fetched = fetch_debug_information(*file); !fetched) {
+    Error error = opened.error();
+    error.help += "; " + fetched.error().text;
+    return error;
+  }
+  return start(file);
+}
+
 Result<DebugReader> DebugReader::open(const std::shared_ptr<const elf::ElfFile>& file) {
+  auto opened = start_or_fetch(file);
+  if (!opened || opened->missing_.empty() || !is_trusted(*file)) return opened;
+  const std::string id = opened->missing_;
+  const std::span bytes(reinterpret_cast<const std::uint8_t*>(id.data()), id.size());
+  const bool is_fetched = !debuginfod::cached_file(bytes).empty() && debuginfod::fetch(bytes, file->path() + " (dwz)");
+  return is_fetched ? start(file) : std::move(opened);
+}
+
+Result<DebugReader> DebugReader::start(const std::shared_ptr<const elf::ElfFile>& file) {
   const auto reader = std::make_shared<Reader>(*file);
   auto child =
       Confined::start(confinement_for(*file), [reader](std::string_view request) { return reader->answer(request); });
@@ -115,7 +157,9 @@ Result<DebugReader> DebugReader::open(const std::shared_ptr<const elf::ElfFile>&
   DebugReader opened(file->path(), child.take());
   const auto answer = opened.ask(question(Question::open));
   if (!answer) return answer.error();
-  RETURN_IF_ERROR(decode_opened(*answer, opened.path_));
+  auto missing = decode_opened(*answer, opened.path_);
+  if (!missing) return missing.error();
+  opened.missing_ = missing.take();
   return opened;
 }
 

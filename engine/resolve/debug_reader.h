@@ -17,7 +17,7 @@ namespace uprobe {
 // The functions of dwarf::DebugInfo. Each may also fail as Confined::ask does; after that all of them do.
 class DebugReader {
  public:
-  // The file must outlive it.
+  // The file must outlive it. What is not here is fetched by debuginfod, if the user wants that (fetch_debug_information).
   static Result<DebugReader> open(const std::shared_ptr<const elf::ElfFile>& file);
 
   Result<std::vector<std::uint64_t>> find_line(const std::string& file, int line,
@@ -30,10 +30,17 @@ class DebugReader {
 
  private:
   DebugReader(std::string path, Confined reader) : path_(std::move(path)), reader_(std::move(reader)) {}
+  static Result<DebugReader> start_or_fetch(const std::shared_ptr<const elf::ElfFile>& file);
+  static Result<DebugReader> start(const std::shared_ptr<const elf::ElfFile>& file);
   Result<std::string> ask(const std::string& request) const;
 
   std::string path_;
   mutable Confined reader_;
+  std::string missing_;  // the build id of a file with which this one has debug information in common
 };
+
+// Fetches the debug information of a file that has none here by debuginfod. Only for files of root or of the tool's own user: another
+// user's file does not choose what the tool asks servers for.
+Status fetch_debug_information(const elf::ElfFile& file);
 
 }  // namespace uprobe

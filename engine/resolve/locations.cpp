@@ -147,7 +147,24 @@ Error blamed(const ProbeSpec& spec, const Error& error) {
 
 }  // namespace
 
+// The names of a stripped file may be in the debug information that a server has.
+bool LocationResolver::fetch_names(const ProbeSpec& spec) {
+  ProbeSpec copy = spec;
+  if (spec.place.symbol.empty() || !find_object(copy)) return false;
+  const auto file = files_.open(copy.place.path);
+  if (!file || (*file)->has_names() || !asked_.insert((*file)->path()).second) return false;
+  if (!fetch_debug_information(**file)) return false;
+  files_.forget(*file);
+  return true;
+}
+
 Result<LocationResolver::Specs> LocationResolver::operator()(ProbeSpec spec) {
+  auto found = find(spec);
+  const bool is_unknown = !found && found.error().code == Code::not_found && !spec.place.is_generated;
+  return is_unknown && fetch_names(spec) ? find(std::move(spec)) : std::move(found);
+}
+
+Result<LocationResolver::Specs> LocationResolver::find(ProbeSpec spec) {
   if (spec.place.is_generated) {
     RETURN_IF_ERROR(check_generated(spec));
     return Specs{std::move(spec)};

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,6 +47,8 @@ class LocationResolver {
   using File = std::shared_ptr<const elf::ElfFile>;
   using Specs = std::vector<spec::ProbeSpec>;
 
+  Result<Specs> find(spec::ProbeSpec spec);
+  bool fetch_names(const spec::ProbeSpec& spec);
   Status check_match(const spec::ProbeSpec& spec, const File& file);
   Result<Specs> at_line(spec::ProbeSpec spec);
   Result<Specs> at_markers(const spec::ProbeSpec& spec);
@@ -74,6 +77,7 @@ class LocationResolver {
   plan::FileCache& files_;
   CanProbe can_probe_;
   std::vector<std::string> notes_;
+  std::set<std::string> asked_;                                 // files whose names were asked for by debuginfod
   std::vector<std::string> moved_;                              // notes for `notes_`, once their probe is complete
   std::map<std::pair<File, std::string>, std::uint64_t> data_;  // link-time addresses
   std::map<File, DebugReader> debug_;

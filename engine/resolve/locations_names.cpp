@@ -52,12 +52,17 @@ const std::vector<LoadedObject>& LocationResolver::objects_for(const spec::Place
 // The program that is executed for a script, in its stead.
 std::string LocationResolver::without_script(const std::string& path) {
   const auto [program, is_new] = programs_.try_emplace(path, path);
-  const auto interpreter = is_new ? interpreter_of(path) : std::nullopt;
-  if (interpreter) {
-    note("'" + path + "' is a script: its interpreter " + *interpreter + " is probed");
-    program->second = *interpreter;
-  }
-  return program->second;
+  const auto found = is_new ? program_of_script(path) : std::nullopt;
+  if (!found) return program->second;
+  const std::string name = base_name(found->shim);
+  if (found->shim.empty())
+    note("'" + path + "' is a script: its interpreter " + found->path + " is probed");
+  else if (found->is_known)
+    note("'" + found->shim + "' is a shim of " + found->manager + ": " + found->path + " is probed");
+  else
+    note("'" + found->shim + "' is a shim of " + found->manager + ", and the program that it executes is not known: '" +
+         found->manager + " which " + name + "' says it; " + found->path + " is probed");
+  return program->second = found->path;
 }
 
 // A running process keeps the file that it was started from.

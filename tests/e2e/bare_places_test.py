@@ -165,6 +165,88 @@ class Scripts(Bare):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn(f"at    {self.program}:0x".encode(), done.stdout)
 
+    def test_options_of_env(self):
+        """Values of options are no programs; what stands after -S is split."""
+        for line in ("-u SHELL prog", "-uLSX prog", "-C / prog", "--unset=A -i prog", "--unset A prog", "-vSprog on", "-iS A=b prog",
+                     "--split-string=prog on"):
+            with self.subTest(line=line):
+                script = self.write("script", f"#!/usr/bin/env {line}\n", 0o755)
+                done = self.plan(script, PATH=self.folder + ":" + os.environ["PATH"])
+                self.assertIn(f"at    {self.program}:0x".encode(), done.stdout)
+
+    def plan(self, program, **environment):
+        done = self.plan_of("greet", program, **environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def plan_of(self, place, program, **environment):
+        """Without the version of the manager under which the test itself may run."""
+        inherited = {name: value for name, value in os.environ.items() if not name.endswith("_VERSION")}
+        return harness.run([*harness.tracer("--dry-run", "-p", place), "--", program], env={**inherited, **environment}, cwd=self.folder)
+
+    def shim(self, manager, line, name="tool"):
+        """A shim of that manager, and the tool in two versions: only the one of 1.0 is the program."""
+        folder, inner = self.path(manager), {"asdf": "installs/plug-in"}.get(manager, "versions")
+        for version, target in (("1.0", self.program), ("2.0", "/bin/true")):
+            os.makedirs(f"{folder}/{inner}/{version}/bin", exist_ok=True)
+            if not os.path.lexists(f"{folder}/{inner}/{version}/bin/{name}"):
+                os.symlink(target, f"{folder}/{inner}/{version}/bin/{name}")
+        os.makedirs(f"{folder}/shims", exist_ok=True)
+        return self.write(f"{manager}/shims/{name}", f"#!/usr/bin/env bash\nset -e\n{line}\n", 0o755)
+
+    def check_shim(self, manager, shim, **environment):
+        done = self.plan(shim, **environment)
+        self.assertIn(f"'{shim}' is a shim of {manager}: {self.path(manager)}/".encode(), done.stderr)
+        self.assertIn(b"/1.0/bin/tool:0x", done.stdout)
+
+    def test_shims(self):
+        for manager, file in (("pyenv", ".python-version"), ("rbenv", ".ruby-version"), ("nodenv", ".node-version")):
+            with self.subTest(manager=manager):
+                shim = self.shim(manager, f'exec "/x/libexec/{manager}" exec "$program" "$@"')
+                self.check_shim(manager, shim, **{manager.upper() + "_VERSION": "1.0"})
+                self.write(f"{manager}/version", "1.0\n")
+                self.check_shim(manager, shim)
+                self.write(f"{manager}/version", "2.0\n")
+                self.write(file, "1.0\n2.0\n")
+                self.check_shim(manager, shim)
+                os.unlink(self.path(file))
+
+    def test_shims_of_asdf(self):
+        shim = self.shim("asdf", '# asdf-plugin: plug-in 2.0\n# asdf-plugin: plug-in 1.0\nexec /x/bin/asdf exec "tool" "$@"')
+        self.check_shim("asdf", shim, ASDF_PLUG_IN_VERSION="1.0")
+        self.write(".tool-versions", "other 3\nplug-in 1.0\n")
+        self.check_shim("asdf", shim)
+
+    def test_a_script_whose_interpreter_is_found_by_a_shim(self):
+        shim = self.shim("pyenv", 'exec "/x/pyenv" exec "$program" "$@"')
+        script = self.write("script", "#!/usr/bin/env tool\n", 0o755)
+        done = self.plan(script, PATH=os.path.dirname(shim) + ":" + os.environ["PATH"], PYENV_VERSION="1.0")
+        self.assertIn(b"/pyenv/versions/1.0/bin/tool:0x", done.stdout)
+        os.symlink(self.program, self.path("tool"))
+        folders = ":".join([os.path.dirname(shim), self.folder, os.environ["PATH"]])
+        done = self.plan(shim, PATH=folders, PYENV_VERSION="system")
+        self.assertIn(f"at    {self.path('tool')}:0x".encode(), done.stdout)
+
+    def test_shims_that_lead_nowhere(self):
+        """The interpreter of the shim is what is probed, and a line says how to find the program."""
+        shim = self.shim("pyenv", 'exec "/x/pyenv" exec "$program" "$@"')
+        self.write("pyenv/version", "1.0\n")
+        for version in ("3.0", "../versions/1.0", "/", "..", "1.0/../1.0", "x" * 9000):
+            with self.subTest(version=version[:20]):
+                done = self.plan_of("greet", shim, PYENV_VERSION=version)
+                self.assertEqual(done.returncode, 125, done.stdout)
+                self.assertIn(b"no function 'greet' in", done.stderr)
+        done = self.plan_of("malloc", shim, PYENV_VERSION="3.0")
+        self.assertIn(b"is a shim of pyenv, and the program that it executes is not known: 'pyenv which tool' says it", done.stderr)
+
+    def test_shims_without_end(self):
+        shim = self.shim("pyenv", 'exec "/x/pyenv" exec "$program" "$@"')
+        os.unlink(self.path("pyenv/versions/1.0/bin/tool"))
+        os.symlink(shim, self.path("pyenv/versions/1.0/bin/tool"))
+        os.makedirs(self.path("pyenv/versions/1.0/shims"))
+        self.write("pyenv/version", "1.0\n")
+        self.assertIn(self.plan_of("malloc", shim).returncode, (0, 125))
+
     def test_a_line_of_a_function(self):
         seen = self.trace("-p", "greet:0 n", "-p", "prog.c:10")
         self.assertEqual(seen.counts(), {"greet_0": 1, "prog_c_10": 1})

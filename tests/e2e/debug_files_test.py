@@ -103,6 +103,25 @@ class Files(harness.TestCase):
             self.assertIn(reason, seen.stderr.decode())
 
 
+class Packages(Files):
+    def test_a_package_of_split_debug_information(self):
+        """libdw reads none before 0.191: functions and lines are known, and the refusal of a variable says why."""
+        dwp = harness.need("dwp")
+        self.build("-gsplit-dwarf", "-gdwarf-4")  # dwp of binutils ends by a signal at what is newer
+        subprocess.run([dwp, "-e", self.program, "-o", self.program + ".dwp"], check=True, cwd=self.folder)
+        for name in os.listdir(self.folder):
+            if name.endswith(".dwo"):
+                os.unlink(self.path(name))
+        seen = self.trace("-p", f"p:f {self.program}:weigh scale")
+        if seen.returncode != 0:
+            self.assertEqual(seen.returncode, 125, seen.stderr)
+            self.assertIn(b"they are in a package (.dwp), which this tool cannot read", seen.stderr)
+            self.assertIn(b"keep the .dwo files beside it", seen.stderr)
+        else:
+            self.assertEqual([hit.arguments for hit in seen.hits], ["scale=4"])
+        self.assertEqual(len(self.trace("-p", f"p:f {self.program}:weigh").hits), 1)
+
+
 class Places(Files):
     def test_beside_the_program(self):
         self.separate(self.path("bin/prog.debug"))

@@ -4,6 +4,7 @@ import ctypes
 import os
 import re
 import signal
+import struct
 import subprocess
 import time
 import unittest
@@ -270,6 +271,123 @@ class Changes(Generated):
         self.end_well(process)
 
 
+class Dumps(Generated):
+    """jit-PID.dump, where there is no map."""
+    PAGE = 4096
+
+    def setUp(self):
+        super().setUp()
+        self.process = self.generator()
+        with open(f"/tmp/perf-{self.process.pid}.map", encoding="latin-1") as file:
+            self.base = int(file.readline().split()[0], 16)
+        self.dump = self.path(f"jit-{self.process.pid}.dump")
+        self.begin()
+
+    def begin(self, head=None):
+        with open(self.dump, "wb") as file:
+            file.write(struct.pack("<IIIIIIQQ", 0x4A695444, 1, 40, 62, 0, self.process.pid, 0, 0) if head is None else head)
+
+    def record(self, kind, data):
+        return struct.pack("<IIQ", kind, 16 + len(data), 0) + data
+
+    def made(self, number, name, code=b"\xcc" * 24):
+        at = self.base + number * self.PAGE
+        return self.record(0, struct.pack("<IIQQQQ", self.process.pid, 1, at, at, 24, number) + name.encode() + b"\0" + code)
+
+    def moved(self, number, to):
+        places = [self.base + n * self.PAGE for n in (number, to)]
+        return self.record(1, struct.pack("<IIQQQQQ", self.process.pid, 1, places[1], *places, 24, number))
+
+    def add(self, *records):
+        with open(self.dump, "ab") as file:
+            file.write(b"".join(records))
+
+    def shown(self, *definitions):
+        self.assertEqual(self.ask(self.process, "dump " + self.dump), "shown")
+        return self.attach(self.process, *definitions)
+
+    def test_names_and_code_that_comes_later(self):
+        self.add(self.record(2, b"x" * 100), self.made(0, "JS:*work /tmp/a.js:1"), self.record(77, b""), self.made(1, "other"))
+        tool = self.shown("p:work jit:*work* %di:s64", "p:later jit:later")
+        self.ask(self.process, "call 0 5")
+        self.ask(self.process, "call 1 6")
+        self.ask(self.process, "make 9 x")
+        self.add(self.made(9, "later", b"\x90" * (3 << 20)))
+        self.await_hits(self.process, "call 9 1", "later")
+        hits, said = self.leave(tool)
+        self.assertEqual([hit.arguments for hit in hits if hit.event == "work"], ["arg1=5"])
+        self.assertNotIn("lost", said)
+        self.end_well(self.process)
+
+    def test_moved_code(self):
+        self.add(self.made(0, "work"), self.made(1, "other"))
+        tool = self.shown("jit:work %di:s64")
+        self.ask(self.process, "call 0 1")
+        self.ask(self.process, "move 0 7")
+        self.add(self.moved(0, 7))
+        harness.wait_until(lambda: self.ask(self.process, "call 7 2") and len({hit.address for hit in self.hits()}) == 2,
+                           "a hit where it is now", 60)
+        _, said = self.leave(tool)
+        self.assertIn("generated code: 1 function lost the probe, moved, freed or changed", said)
+        self.end_well(self.process)
+
+    def test_a_record_that_is_written_yet(self):
+        whole = self.made(0, "work")
+        self.add(whole[:30])
+        tool = self.shown("jit:work")
+        self.add(whole[30:])
+        self.await_hits(self.process, "call 0 2", "work")
+        self.leave(tool)
+        self.end_well(self.process)
+
+    def test_a_map_is_better(self):
+        self.add(self.made(0, "work"))
+        self.assertEqual(self.ask(self.process, "dump " + self.dump), "shown")
+        with open(f"/tmp/perf-{self.process.pid}.map", "w", encoding="latin-1") as file:
+            file.write(f"{self.base:x} 18 first\n")
+        tool = self.attach(self.process, "jit:work", "jit:first")
+        self.ask(self.process, "call 0 1")
+        hits, _ = self.leave(tool)
+        self.assertEqual([hit.event for hit in hits], ["first"])
+        self.end_well(self.process)
+
+    def test_what_is_no_dump(self):
+        """The program goes on as it was, and nothing is probed."""
+        wild = struct.pack("<IIQQQQ", 1, 1, 0, 2 ** 64 - 1, 2 ** 63, 0) + b"work\0"
+        later = struct.pack("<IIIIIIQQ", 0x4A695444, 9, 40, 0, 0, 0, 0, 0)
+        for name, content in (("empty", b""), ("text", b"no dump " * 100), ("version", later), ("short record", None), ("wild", None),
+                              ("no end", None)):
+            with self.subTest(name=name):
+                self.begin(content)
+                if name == "short record":
+                    self.add(struct.pack("<IIQ", 0, 3, 0), self.made(0, "work"))
+                if name == "wild":
+                    self.add(self.record(0, wild), self.record(1, wild * 2), self.record(0, b""), self.record(1, b"x"))
+                if name == "no end":
+                    self.add(struct.pack("<IIQ", 0, 0xffffffff, 0), self.made(0, "work"))
+                tool = self.shown("jit:work")
+                self.assertEqual(self.ask(self.process, "call 0 1"), "2")
+                hits, _ = self.leave(tool)
+                self.assertEqual(hits, [])
+        self.end_well(self.process)
+
+    def test_a_link_and_another_users_file(self):
+        self.add(self.made(0, "work"))
+        os.rename(self.dump, self.path("elsewhere"))
+        os.symlink(self.path("elsewhere"), self.dump)
+        tool = self.shown("jit:work")
+        self.ask(self.process, "call 0 1")
+        self.assertEqual(self.leave(tool)[0], [])  # the mapping has the name of the file itself
+        os.unlink(self.dump)
+        os.rename(self.path("elsewhere"), self.dump)
+        if os.geteuid() == 0:
+            os.chown(self.dump, 4711, 4711)
+            tool = self.shown("jit:work")
+            self.ask(self.process, "call 0 1")
+            self.assertEqual(self.leave(tool)[0], [])
+        self.end_well(self.process)
+
+
 class Hostile(Generated):
     def test_addresses_of_other_code(self):
         """A map may say any address: of libc, of the agent and its islands, of nothing, of the kernel, of data."""
@@ -418,6 +536,24 @@ class Programs(Generated):
         process = self.start(harness.need("node"), "--perf-basic-prof", "--expose-gc", "--no-turbo-inlining",
                              "--max-inlined-bytecode-size=0", script, cwd=self.folder)
         self.map_has(process, r"\*work ")
+        self.probe(process, "p:work jit:*work*", "")
+        self.assertEqual(process.communicate(timeout=2 * harness.TIMEOUT)[0], "fine\n")
+        self.assertEqual(process.returncode, 0)
+
+    def test_a_dump_of_node(self):
+        """node writes its dump in large pieces: functions that are made all the time fill them."""
+        more = "setInterval(() => { for (let i = 0; i < 50; ++i) new Function('x', `return x + ${turns} + ${i}`)(1); }, 1);\n"
+        script = self.write("work.js", NODE + more)
+        process = self.start(harness.need("node"), "--perf-prof", "--expose-gc", "--always-sparkplug", "--no-turbo-inlining",
+                             "--max-inlined-bytecode-size=0", script, cwd=self.folder)
+
+        def has():
+            try:
+                with open(self.path(f"jit-{process.pid}.dump"), "rb") as file:
+                    return re.search(rb"[*^]work ", file.read())
+            except OSError:
+                return False
+        harness.wait_until(has, "work in the dump", 120)
         self.probe(process, "p:work jit:*work*", "")
         self.assertEqual(process.communicate(timeout=2 * harness.TIMEOUT)[0], "fine\n")
         self.assertEqual(process.returncode, 0)

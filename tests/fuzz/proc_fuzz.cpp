@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Fuzzes /proc's files about a process, parts of which (paths, names) the process chooses: lists of mappings, the line of its
-// state; and the map of generated code, all of which it writes.
+// state; and the map and the dump of generated code, all of which it writes.
 #include <algorithm>
 #include <cstdlib>
 
+#include "engine/generated/jit_dump.h"
 #include "engine/generated/perf_map.h"
 #include "engine/target/maps.h"
 #include "engine/target/process_stat.h"
@@ -43,12 +44,31 @@ void check_map_of_code(std::string_view line) {
   require(!function->name.empty() && function->name.size() < line.size());
 }
 
+bool is_code(std::uint64_t address, std::uint64_t bytes) {
+  return address != 0 && bytes != 0 && address < 1ULL << 47 && bytes < 1ULL << 47 && address + bytes < 1ULL << 47;
+}
+
+void check_dump_of_code(std::string_view text) {
+  if (const auto header = control::parse_jit_header(text)) require(*header >= 40 && *header <= 4096);
+  const auto record = control::parse_jit_record(text);
+  if (!record) return;
+  require(record->bytes >= 16);
+  if (record->made) {
+    require(is_code(record->made->address, record->made->bytes));
+    require(!record->made->name.empty() &&
+            record->made->name.size() < std::min<std::size_t>(text.size(), record->bytes));
+  }
+  if (record->moved)
+    require(is_code(record->moved->from, record->moved->bytes) && is_code(record->moved->to, record->moved->bytes));
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   check_maps(text);
   check_map_of_code(text);
+  check_dump_of_code(text);
   if (const auto stat = parse_stat(text)) {
     require(stat->name.size() < text.size());
     (void)is_kernel_thread(*stat);
@@ -58,7 +78,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 }
 
 std::vector<std::string> fuzz_seeds() {
+  const std::string made(
+      "\0\0\0\0\x3d\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\1\0\0\0\0\x10\0\0\0\0\0\0\0\x10\0\0\0\0\0\0\x10\0\0\0\0\0\0\0"
+      "\7\0\0\0\0\0\0\0name\0",
+      61);
+  const std::string moved = std::string("\1\0\0\0\x40\0\0\0", 8) + made.substr(8, 32) + made.substr(24, 24);
+  const std::string header = std::string("DTiJ\1\0\0\0\x28\0\0\0", 12) + std::string(28, '\0');
   return {
+      made,
+      moved,
+      header,
       "00400000-00452000 r-xp 00001000 08:02 173521      /usr/bin/dbus daemon\n"
       "00651000-00652000 rw-s 00051000 08:02 173521      /tmp/a (deleted)\n"
       "00e03000-00e24000 rw-p 00000000 00:00 0           [heap]\n"

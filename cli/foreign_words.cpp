@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+#include "cli/foreign_words.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace uprobe::cli {
+namespace {
+
+bool is_decimal(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+
+}  // namespace
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+bool is_name(std::string_view text) {
+  return !text.empty() && !is_decimal(text[0]) && std::all_of(text.begin(), text.end(), is_word);
+}
+
+std::vector<std::string> names_in(std::string_view text) {
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t end = at;
+    while (end < text.size() && is_word(text[end])) ++end;
+    const std::string name(text.substr(at, end - at));
+    if (is_name(name) && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    at = std::max(end, at + 1);
+  }
+  return names;
+}
+
+std::string system_call(std::string_view name) {
+  for (const std::string_view prefix :
+       {"sys_enter_", "sys_exit_", "__x64_sys_", "__se_sys_", "do_sys_", "sys_", "vfs_"})
+    if (name.starts_with(prefix)) {
+      name.remove_prefix(prefix.size());
+      break;
+    }
+  return std::string(name.substr(0, name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789*")));
+}
+
+std::string fetch_of(std::string_view name) {
+  if (name == "retval") return "$retval";
+  const bool is_argument = name.size() == 4 && name.starts_with("arg") && name[3] >= '0' && name[3] <= '5';
+  return is_argument ? "$arg" + std::string(1, static_cast<char>(name[3] + 1)) : std::string();
+}
+
+std::string fetches_in(std::string_view program) {
+  std::string found;
+  for (const std::string& name : names_in(program)) {
+    const std::string fetch = fetch_of(name);
+    if (fetch.empty()) continue;
+    const bool is_text = program.find("str(" + name) != std::string_view::npos;
+    found += " " + fetch + (is_text ? ":string" : "");
+  }
+  return found;
+}
+
+std::string filter_of(std::string_view condition) {
+  const bool is_plain = std::all_of(condition.begin(), condition.end(), [](char c) {
+    return is_word(c) || std::string_view(" =!<>&|()").find(c) != std::string_view::npos;
+  });
+  std::string fetches;
+  for (const std::string& name : names_in(condition)) {
+    const std::string fetch = fetch_of(name);
+    if (fetch.empty()) return {};
+    fetches += " " + name + "=" + fetch;
+  }
+  return is_plain && !fetches.empty() ? fetches + " if " + std::string(trimmed(condition)) : std::string();
+}
+
+std::string records_of(std::string_view rest) {
+  rest = trimmed(rest);
+  if (!rest.starts_with('/')) return fetches_in(rest);
+  const std::size_t end = std::min(rest.find('/', 1), rest.size());
+  std::string filter = filter_of(rest.substr(1, end - 1));
+  if (filter.empty()) return fetches_in(rest);
+  return filter;
+}
+
+std::string glob_of(std::string_view expression) {
+  const bool from_start = expression.starts_with('^'), to_end = expression.ends_with('$');
+  if (from_start) expression.remove_prefix(1);
+  if (to_end && !expression.empty()) expression.remove_suffix(1);
+  std::string glob(expression);
+  for (std::size_t at = 0; (at = glob.find(".*")) != std::string::npos;) glob.replace(at, 2, "*");
+  return (from_start ? "" : "*") + glob + (to_end || glob.ends_with('*') ? "" : "*");
+}
+
+bool is_decimal_number(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), is_decimal);
+}
+
+}  // namespace uprobe::cli
