@@ -16,8 +16,9 @@ namespace uprobe::cli {
 
 enum class OpenMode {
   truncate,  // an existing file loses its contents
+  rewrite,   // the same, and what is written can be read back
   append,
-  create,  // fails if the file exists
+  create,  // fails if the file exists; can be read back
 };
 
 // An open file, and how to find its name again.
@@ -29,6 +30,9 @@ struct OutputFile {
 
 // Fails with the error of the last system call, or with Code::refused and the reason.
 Result<OutputFile> open_output(const std::string& path, OpenMode mode);
+
+// Makes the folder `path`, with mode 0700, or opens one that has nothing in it and that others cannot change.
+Result<Fd> open_output_folder(const std::string& path);
 
 // Gives a file that open_output() has created the name `path`. A regular file of this user's with that name is replaced;
 // another user's stays, and the rename is refused.

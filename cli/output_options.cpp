@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "engine/output/formats.h"
+#include "engine/export/formats.h"
 
 namespace uprobe::cli {
 namespace {
@@ -49,6 +49,14 @@ Status settle_recording(Options& options) {
   return ok();
 }
 
+Status settle_target(const Options& options) {
+  const format::Target target = target_of(options);
+  if (target == format::Target::stream || (!options.output.empty() && options.output != "-")) return ok();
+  const bool is_folder = target == format::Target::folder;
+  return refused(options, is_folder ? "it is a folder of files" : "it is a file in which the tool writes at any place",
+                 is_folder ? "-o FOLDER" : "-o FILE");
+}
+
 Status settle_daemonize(const Options& options) {
   if (!options.daemonize) return ok();
   if (options.mode != Mode::trace) return daemonize_error("-D is for a program that is started, and none is");
@@ -67,6 +75,7 @@ Status settle_output(const Options& options) {
                    "--replay=FILE --format=" + options.format);
   if (options.record_limit != 0 && !records(options))
     return Error{.code = Code::usage, .text = "it is for a recording", .where = "--limit", .help = "--record=FILE"};
+  RETURN_IF_ERROR(settle_target(options));
   if (takes_text(options)) return ok();
   if (!records(options) && (options.short_lines || options.style != spec::Style::event))
     return refused(options, "--style is for lines of text", "drop one of them");
@@ -85,6 +94,7 @@ Status settle_replay(const Options& options) {
   if (!options.sources.empty() || !options.program.empty() || attaches(options))
     return usage("a recording is printed: no program, process or probe goes with it");
   if (records(options) || options.record_limit != 0) return usage("a recording is printed, and --record makes one");
+  RETURN_IF_ERROR(settle_target(options));
   if (options.style != spec::Style::event) return usage("the recording has the style of its events");
   if (options.daemonize || !options.histogram_file.empty()) return usage("-D and --hist-file are for traced programs");
   return ok();
@@ -107,6 +117,10 @@ bool wants_header(const Options& options) {
 
 bool takes_text(const Options& options) {
   return !records(options) && format::format_called(options.format)->takes_text;
+}
+
+format::Target target_of(const Options& options) {
+  return records(options) ? format::Target::stream : format::format_called(options.format)->target;
 }
 
 bool has_fixed_fields(const Options& options) { return format::format_called(options.format)->has_fixed_fields; }

@@ -6,6 +6,7 @@
 
 #include "cli/options.h"
 #include "engine/base/result.h"
+#include "engine/export/formats.h"
 
 namespace uprobe::cli {
 
@@ -24,6 +25,8 @@ Status refuse_replays(const Options& options);
 bool wants_header(const Options& options);
 // Whether lines of text can stand among the records.
 bool takes_text(const Options& options);
+// What the trace is written to.
+format::Target target_of(const Options& options);
 bool has_fixed_fields(const Options& options);
 
 }  // namespace uprobe::cli

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "cli/replay.h"
 
+#include "cli/output_options.h"
 #include "cli/text.h"
 
 namespace uprobe::cli {
@@ -30,10 +31,12 @@ void tell_losses(const Call& call, const std::vector<format::Total>& totals) {
 }  // namespace
 
 Outcome replay(const Call& call) {
-  Result<TraceSink> sink = TraceSink::open(call.options.output.empty() ? "-" : call.options.output, call.streams);
+  const std::string place = call.options.output.empty() ? "-" : call.options.output;
+  Result<TraceSink> sink = TraceSink::open(place, call.streams, target_of(call.options));
   if (!sink) return fail(call, sink.error());
-  const auto totals =
-      recording::replay(choice_of(call.options), [&](std::string_view text) { return sink->write(text); });
+  recording::ReplayOptions choice = choice_of(call.options);
+  choice.files = sink->files();
+  const auto totals = recording::replay(choice, [&](std::string_view text) { return sink->write(text); });
   sink->finish();
   if (const auto failure = sink->take_failure()) return fail(call, *failure);
   if (!totals) return fail(call, totals.error(), totals.error().code == Code::refused ? kExitDamaged : kExitFailure);

@@ -291,6 +291,7 @@ Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
   options.raw_strings = call.options.raw_strings;
   options.short_lines = call.options.short_lines;
   options.format = call.options.format;
+  options.files = sink.files();
   options.records = !call.options.record.empty();
   options.record_limit = call.options.record_limit;
   options.header = wants_header(call.options);
@@ -324,7 +325,7 @@ struct Sinks {
 };
 
 Result<Sinks> Sinks::open(const std::string& output, const Call& call) {
-  Result<TraceSink> trace = TraceSink::open(output, call.streams);
+  Result<TraceSink> trace = TraceSink::open(output, call.streams, target_of(call.options));
   if (!trace) return trace.error();
   if (call.options.histogram_file.empty()) return Sinks{trace.take(), std::nullopt};
   Result<TraceSink> histograms = TraceSink::open(call.options.histogram_file, call.streams);

@@ -134,6 +134,9 @@ struct Ending {
 // A sink for trace text. It gets whole lines, perhaps several at once, and returns 0 or an errno that ends the output.
 using Output = std::function<int(std::string_view)>;
 
+namespace format {
+class Files;  // engine/export/files.h
+}
 namespace trace {
 struct EventRecord;  // engine/trace/event_record.h
 }
@@ -147,7 +150,8 @@ using RecordSink = std::function<void(const trace::EventRecord&, const program::
 struct RunOptions {
   std::uint64_t max_events = 0;            // 0: no limit; afterwards the program goes on untraced
   std::chrono::nanoseconds duration{0};    // 0: no limit
-  std::string format = "text";             // a name of engine/output/formats.h
+  std::string format = "text";             // a name of engine/export/formats.h
+  format::Files* files = nullptr;          // of a format that writes files; the output gets nothing then
   bool records = false;                    // write a recording (engine/recording/) instead
   std::uint64_t record_limit = 0;          // bytes of it; 0: none. Afterwards the program goes on untraced
   bool header = true;                      // begin with the names of the columns

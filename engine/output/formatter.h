@@ -16,6 +16,8 @@
 
 namespace uprobe::format {
 
+class Files;  // engine/export/files.h
+
 // A format takes of them the parts that have a meaning in it.
 struct Options {
   bool escape_control =
@@ -23,6 +25,7 @@ struct Options {
   bool is_short = false;  // without the column of flags, which here are always dots
   std::uint32_t string_limit = shared::kMostString;  // characters of a string that are shown
   Symbols* symbols = nullptr;  // names code addresses; null: they print as numbers. Must outlive the formatter
+  Files* files = nullptr;      // of a format that writes files itself; must outlive the formatter
 };
 
 // The counts of an event at the end of the session.

@@ -8,7 +8,8 @@
 #include <memory>
 #include <utility>
 
-#include "engine/output/formats.h"
+#include "engine/export/files.h"
+#include "engine/export/formats.h"
 #include "engine/program/filter.h"
 #include "engine/recording/entries.h"
 #include "engine/recording/file_format.h"
@@ -125,7 +126,8 @@ class Player final : public Listener {
     formatter_ = format_.make({.escape_control = settings.has(kEscapes) && !options_.raw_strings,
                                .is_short = settings.has(kShortLines) || options_.short_lines,
                                .string_limit = options_.string_limit.value_or(settings.string_limit),
-                               .symbols = settings.has(kKnowsSymbols) ? &symbols : nullptr});
+                               .symbols = settings.has(kKnowsSymbols) ? &symbols : nullptr,
+                               .files = options_.files});
     has_header_ = !options_.without_header && (settings.has(kHasHeader) || !format_.takes_text);
     for (const program::EventLayout& layout : known_) formatter_->add(layout);
   }
@@ -138,6 +140,7 @@ class Player final : public Listener {
     start();
     formatter_->append(record, comm, text_);
     if (text_.size() >= kFlushBytes && write() != 0) return false;
+    if (options_.files != nullptr && options_.files->error() != 0) return false;
     return options_.max_events == 0 || ++printed_ < options_.max_events;
   }
   void end(const std::vector<format::Total>& totals) override { totals_ = totals; }
@@ -178,6 +181,8 @@ class Player final : public Listener {
 }  // namespace
 
 Result<std::vector<format::Total>> replay(const ReplayOptions& options, const Output& output) {
+  if (format::format_called(options.format)->target != format::Target::stream && options.files == nullptr)
+    return Error{.code = Code::usage, .text = "the format " + options.format + " needs a place for its files"};
   Survey survey(options);
   // What is wrong with the file is said after what it holds.
   if (!options.filter.empty() || format::format_called(options.format)->has_fixed_fields)

@@ -16,7 +16,8 @@ namespace uprobe::recording {
 struct ReplayOptions {
   std::string path;
   std::string format = "text";
-  bool without_header = false;  // even if the session had one
+  format::Files* files = nullptr;  // of a format that writes files (engine/export/files.h)
+  bool without_header = false;     // even if the session had one
   bool short_lines = false, raw_strings = false;
   std::optional<std::uint32_t> string_limit;  // else the session's
   std::string events;                         // fnmatch(3), of EVENT or GROUP/EVENT; empty: all

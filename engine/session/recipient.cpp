@@ -3,7 +3,8 @@
 
 #include <utility>
 
-#include "engine/output/formats.h"
+#include "engine/export/files.h"
+#include "engine/export/formats.h"
 #include "engine/recording/recorder.h"
 
 namespace uprobe {
@@ -45,7 +46,8 @@ class Printer : public Recipient {
         writer_(writer_for(options, {.escape_control = !options.raw_strings,
                                      .is_short = options.short_lines,
                                      .string_limit = string_limit,
-                                     .symbols = symbols})) {}
+                                     .symbols = symbols,
+                                     .files = options.files})) {}
 
   void learn_events() override {
     const bool is_first = known_ == 0;
@@ -63,6 +65,7 @@ class Printer : public Recipient {
     writer_.formatter->flush(text_);
     if (text_.size() != 0 && !broken_) broken_ = output_(text_.view()) != 0;
     text_.clear();
+    if (options_.files != nullptr && options_.files->error() != 0) broken_ = true;
   }
   void end(const std::function<Summary()>& summary) override {
     std::vector<format::Total> totals;

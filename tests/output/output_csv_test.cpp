@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/output/csv.h"
-#include "engine/output/formats.h"
+#include "engine/export/formats.h"
 #include "tests/output/sample.h"
 
 namespace uprobe::format {
