@@ -78,7 +78,9 @@ Output:
                             line; csv: a column for each name of a field;
                             chrome: calls as slices, for Perfetto; folded:
                             stacks and their counts, for flame graphs; perf:
-                            as perf script prints
+                            as perf script prints; trace.dat: for trace-cmd and
+                            KernelShark, with -o FILE; ctf: for babeltrace2 and
+                            Trace Compass, with -o FOLDER
       --style=STYLE         event (default): as uprobe events print; short:
                             without header and flags; 2009: as the first kprobe
                             tracer did, function: @function+OFFSET

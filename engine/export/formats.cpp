@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/export/ctf.h"
 #include "engine/export/trace_dat.h"
 #include "engine/output/chrome.h"
 #include "engine/output/csv.h"
@@ -33,6 +34,7 @@ constexpr std::array kFormats = {
     Format{.name = "folded", .make = make<FoldedFormatter>},
     Format{.name = "perf", .make = make<PerfFormatter>},
     Format{.name = "trace.dat", .make = make<TraceDatFormatter>, .tells_losses = true, .target = Target::file},
+    Format{.name = "ctf", .make = make<CtfFormatter>, .tells_losses = true, .target = Target::folder},
 };
 
 }  // namespace
