@@ -82,6 +82,7 @@ struct Options {
   spec::Style style = spec::Style::event;  // for events without a style of their own
   bool short_lines = false;                // --style=short
   std::string format = "text";             // --format
+  std::optional<trace::ClockKind> clock;   // --clock; else mono
   bool no_header = false;
   std::string record;              // --record: takes the place of `output`; empty: none
   std::uint64_t record_limit = 0;  // --limit; 0: none

@@ -42,6 +42,21 @@ Status set_format(Options& options, const std::string& name) {
   return ok();
 }
 
+Status set_clock(Options& options, const std::string& name) {
+  const auto clock = trace::clock_called(name);
+  if (!clock) return Error{.code = Code::usage, .text = "'" + name + "' is not one of " + trace::clock_names()};
+  options.clock = *clock;
+  return ok();
+}
+
+Status check_clock(const Options& options) {
+  if (options.clock != trace::ClockKind::global || trace::ClockReader(true).read().at(*options.clock) != 0) return ok();
+  return Error{.code = Code::refused,
+               .text = "the kernel does not tell its scheduler clock to this user",
+               .where = "--clock=global",
+               .help = "--clock=mono, or lower /proc/sys/kernel/perf_event_paranoid to 2"};
+}
+
 Status settle_recording(Options& options) {
   if (options.record.empty()) return ok();
   if (!options.output.empty()) return refused(options, "the recording takes the place of the trace", "drop -o");
@@ -73,6 +88,9 @@ Status settle_output(const Options& options) {
   if (records(options) && options.format != kText)
     return refused(options, "a recording can be printed in any format later",
                    "--replay=FILE --format=" + options.format);
+  if (records(options) && options.clock)
+    return refused(options, "a recording can be printed with any clock later",
+                   "--replay=FILE --clock=" + std::string(trace::name_of(*options.clock)));
   if (options.record_limit != 0 && !records(options))
     return Error{.code = Code::usage, .text = "it is for a recording", .where = "--limit", .help = "--record=FILE"};
   RETURN_IF_ERROR(settle_target(options));
@@ -95,6 +113,9 @@ Status settle_replay(const Options& options) {
     return usage("a recording is printed: no program, process or probe goes with it");
   if (records(options) || options.record_limit != 0) return usage("a recording is printed, and --record makes one");
   RETURN_IF_ERROR(settle_target(options));
+  if (!options.replay.merged.empty() && !takes_text(options))
+    return Error{
+        .code = Code::usage, .text = "events are merged into text alone", .where = "--merge", .help = "--format=text"};
   if (options.style != spec::Style::event) return usage("the recording has the style of its events");
   if (options.daemonize || !options.histogram_file.empty()) return usage("-D and --hist-file are for traced programs");
   return ok();
@@ -104,6 +125,11 @@ Status refuse_replays(const Options& options) {
   const recording::ReplayOptions& replay = options.replay;
   if (!replay.filter.empty())
     return Error{.code = Code::usage, .text = "it belongs to the -p before it, and there is none", .where = "--filter"};
+  if (!replay.merged.empty())
+    return Error{.code = Code::usage,
+                 .text = "a trace of the kernel goes with a recording, when both have ended",
+                 .where = "--merge",
+                 .help = "--record=FILE, then --replay=FILE --merge=" + replay.merged};
   if (replay.events.empty() && replay.task.empty() && !replay.from && !replay.to) return ok();
   return Error{.code = Code::usage,
                .text = "--events, --task, --from and --to choose from a recording",

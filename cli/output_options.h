@@ -11,10 +11,13 @@
 namespace uprobe::cli {
 
 Status set_format(Options& options, const std::string& name);
+Status set_clock(Options& options, const std::string& name);
 // A recording is written to the place of the trace.
 Status settle_recording(Options& options);
 // -D: the tool keeps neither standard output nor standard error, which belong to the program.
 Status settle_daemonize(const Options& options);
+// Whether the machine has the clock. Reads it.
+Status check_clock(const Options& options);
 // Whether the format can hold what else the options ask for.
 Status settle_output(const Options& options);
 // Whether a recording can be printed so; and, for everything else, whether an option is there that is for recordings alone.

@@ -12,6 +12,8 @@ constexpr int kExitDamaged = 1;
 recording::ReplayOptions choice_of(const Options& options) {
   recording::ReplayOptions choice = options.replay;
   choice.format = options.format;
+  choice.clock = options.clock.value_or(choice.clock);
+  choice.takes_merged_clock = !options.clock;
   choice.without_header = options.no_header || options.quiet || options.short_lines;
   choice.short_lines = options.short_lines;
   choice.raw_strings = options.raw_strings;

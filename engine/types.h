@@ -13,6 +13,7 @@
 #include "engine/plan/return_mode.h"
 #include "engine/plan/tier.h"
 #include "engine/spec/probe_spec.h"
+#include "engine/trace/clocks.h"
 
 namespace uprobe {
 
@@ -148,9 +149,10 @@ struct EventLayout;  // engine/program/layout.h
 using RecordSink = std::function<void(const trace::EventRecord&, const program::EventLayout&, std::string_view task)>;
 
 struct RunOptions {
-  std::uint64_t max_events = 0;            // 0: no limit; afterwards the program goes on untraced
-  std::chrono::nanoseconds duration{0};    // 0: no limit
-  std::string format = "text";             // a name of engine/export/formats.h
+  std::uint64_t max_events = 0;          // 0: no limit; afterwards the program goes on untraced
+  std::chrono::nanoseconds duration{0};  // 0: no limit
+  std::string format = "text";           // a name of engine/export/formats.h
+  trace::ClockKind clock = trace::ClockKind::mono;
   format::Files* files = nullptr;          // of a format that writes files; the output gets nothing then
   bool records = false;                    // write a recording (engine/recording/) instead
   std::uint64_t record_limit = 0;          // bytes of it; 0: none. Afterwards the program goes on untraced

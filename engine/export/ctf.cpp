@@ -131,7 +131,7 @@ void CtfFormatter::write_packet(Stream& stream) {
 }
 
 void CtfFormatter::write_metadata() {
-  std::string text = has_metadata_ ? "" : ctf_preamble("mono");
+  std::string text = has_metadata_ ? "" : ctf_preamble(trace::name_of(options_.clock));
   has_metadata_ = true;
   for (; described_ < events_.size(); ++described_)
     text += ctf_description(events_[described_], static_cast<std::uint32_t>(described_));

@@ -85,10 +85,10 @@ void TraceDatFormatter::end(std::span<const Total> totals, Buffer&) {
 
 // The positions have the same number of bytes whatever they are.
 void TraceDatFormatter::write_head() {
-  constexpr std::string_view kClock = "mono";
-  const std::size_t bytes = head_.bytes(kClock, pages_.parts(0)).size();
+  const std::string_view clock = trace::name_of(options_.clock);
+  const std::size_t bytes = head_.bytes(clock, pages_.parts(0)).size();
   pages_.sort(bytes);
-  options_.files->write_at(0, head_.bytes(kClock, pages_.parts(bytes)));
+  options_.files->write_at(0, head_.bytes(clock, pages_.parts(bytes)));
 }
 
 }  // namespace uprobe::format

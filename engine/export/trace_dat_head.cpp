@@ -133,6 +133,7 @@ std::string TraceDatHead::bytes(std::string_view clock, std::span<const PageFile
   bytes.name("options  ").number(kTraceClock).sized<std::uint32_t>(clock_list(clock)).number(std::uint16_t{0});
   bytes.name("flyrecord");
   for (const PageFile::Part& part : parts) bytes.number(part.begin).number(part.bytes);
+  bytes.sized<std::uint64_t>(clock_list(clock));
   return bytes.take();
 }
 

@@ -6,6 +6,7 @@
 //   u32 formats of ftrace | u32 systems: name 0, u32 events: u64 bytes, format file
 //   u32 bytes, addresses of the kernel | u32 bytes, printk formats | u64 bytes, lines "TID NAME"
 //   u32 processors | "options  " 0: u16 number, u32 bytes, contents; u16 0 | "flyrecord" 0 | u64 begin, u64 bytes of each
+//   u64 bytes, clocks once more
 #pragma once
 
 #include <cstdint>

@@ -127,6 +127,26 @@ TEST_F(Recording, PrintsWhatTheSessionWouldHavePrinted) {
     }
 }
 
+TEST_F(Recording, HoldsTheClocks) {
+  Recorder recorder({});
+  format::Buffer out;
+  recorder.add(records_[0].layout);
+  trace::ClockReading reading;
+  reading.ns = {1'000'000'000, 0, 0, 0, 0, 9'000'000'000};
+  recorder.clocks(reading, out);
+  recorder.append(records_[0].event(1'500'000'000), "zsh", out);
+  recorder.end({}, out);
+  recorder.flush(out);
+  write(std::string(out.view()));
+  EXPECT_NE(play({.clock = trace::ClockKind::wall}).text.find("    9.500000: e:"), std::string::npos);
+  EXPECT_NE(play({.format = "json", .clock = trace::ClockKind::wall}).text.find(R"({"time":"9500000000",)"),
+            std::string::npos);
+  EXPECT_EQ(play({.clock = trace::ClockKind::wall, .from = 9'600'000'000}).text, "");
+  const Printed unknown = play({.clock = trace::ClockKind::boot});
+  EXPECT_EQ(unknown.text, "");
+  EXPECT_EQ(unknown.error, "the recording does not hold the clock boot");
+}
+
 TEST_F(Recording, HasAHeaderIfTheSessionHadOne) {
   record(hits_, {}, false);
   EXPECT_EQ(play().text, print(*format::format_called("text")->make({}), hits_, false));
