@@ -153,12 +153,12 @@ struct RunOptions {
   std::chrono::nanoseconds duration{0};  // 0: no limit
   std::string format = "text";           // a name of engine/export/formats.h
   trace::ClockKind clock = trace::ClockKind::mono;
-  format::Files* files = nullptr;          // of a format that writes files; the output gets nothing then
-  bool records = false;                    // write a recording (engine/recording/) instead
-  std::uint64_t record_limit = 0;          // bytes of it; 0: none. Afterwards the program goes on untraced
-  bool header = true;                      // begin with the names of the columns
-  bool short_lines = false;                // without the column of flags
-  bool raw_strings = false;                // print all bytes of strings and names unchanged, as the kernel does
+  format::Files* files = nullptr;  // has to be there for a format that writes files; the output gets nothing then
+  bool records = false;            // write a recording (engine/recording/) instead
+  std::uint64_t record_limit = 0;  // bytes of it; 0: none. Afterwards the program goes on untraced
+  bool header = true;              // begin with the names of the columns
+  bool short_lines = false;        // without the column of flags
+  bool raw_strings = false;        // print all bytes of strings and names unchanged, as the kernel does
   std::function<bool()> detach_requested;  // polled; true: let the program go on untraced
   bool until_last = false;                 // stay until the last traced process has ended, not only the first ones
   // With until_last: called once, when the first ones have ended and `others` are still traced.

@@ -2,6 +2,7 @@
 #include "engine/export/files.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -42,7 +43,11 @@ void Files::resize(std::uint64_t size) {
 void Files::append(const std::string& name, std::string_view bytes) {
   if (error_ != 0) return;
   const Fd file(::openat(descriptor_, name.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
-  error_ = file ? write_all(file.get(), bytes.data(), bytes.size()) : errno;
+  struct stat before {};
+  if (!file || ::fstat(file.get(), &before) != 0) return static_cast<void>(error_ = errno);
+  error_ = write_all(file.get(), bytes.data(), bytes.size());
+  const bool is_whole = error_ == 0 || ::ftruncate(file.get(), before.st_size) == 0;
+  static_cast<void>(is_whole);  // else the end of the file is damaged, and the error is the one that is told
 }
 
 }  // namespace uprobe::format

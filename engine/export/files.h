@@ -26,7 +26,8 @@ class Files {
   void read_at(std::uint64_t place, char* into, std::size_t size);
   void resize(std::uint64_t size);
 
-  // Of the folder: adds to the end of the file `name`, which is made with mode 0600 where there is none. `name` has no slash.
+  // Of the folder: adds to the end of the file `name`, which is made with mode 0600 where there is none: all of the bytes or, after an
+  // error, none. `name` has no slash.
   void append(const std::string& name, std::string_view bytes);
 
   // An errno; 0: all went well so far.

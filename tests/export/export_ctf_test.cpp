@@ -2,8 +2,11 @@
 // What CTF has of hostile names and times; its reader is in tests/e2e/export_test.py.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -85,6 +88,21 @@ TEST_F(Ctf, WhatHasNoRoomIsCounted) {
   EXPECT_TRUE(has(content("cpu_1_8") + content("cpu_1"), "(out of order)"));
   write(Record(), {1}, 65'535);
   EXPECT_FALSE(std::filesystem::exists(path_ + "/cpu_65535"));
+}
+
+TEST_F(Ctf, AFullDiskLeavesWholePackets) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{.rlim_cur = 1000, .rlim_max = before.rlim_max};
+  const auto kept = ::signal(SIGXFSZ, SIG_IGN);
+  const Fd folder(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  Files files(folder.get());
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  for (int i = 0; i < 5; ++i) files.append("packets", std::string(300, 'a'));
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ::signal(SIGXFSZ, kept);
+  EXPECT_EQ(files.error(), EFBIG);
+  EXPECT_EQ(content("packets").size(), 900u);
 }
 
 TEST_F(Ctf, AStringEndsAtItsFirstNul) {
