@@ -80,7 +80,11 @@ Output:
                             line; csv: a column for each name of a field;
                             chrome: calls as slices, for Perfetto; folded:
                             stacks and their counts, for flame graphs; perf:
-                            as perf script prints
+                            as perf script prints; trace.dat: for trace-cmd and
+                            KernelShark, with -o FILE; ctf: for babeltrace2 and
+                            Trace Compass, with -o FOLDER
+      --clock=CLOCK         the times: mono (default), mono_raw, boot, tai, wall
+                            (since 1970), global (the kernel's scheduler clock)
       --style=STYLE         event (default): as uprobe events print; short:
                             without header and flags; 2009: as the first kprobe
                             tracer did, function: @function+OFFSET
@@ -113,6 +117,8 @@ Recordings:
       --replay=FILE         print a recording as the trace would have been, or
                             in another --format; --filter=EXPR chooses among
                             the events that have its fields
+      --merge=FILE          print the events of a trace.dat between the hits; it
+                            is of the same time (trace-cmd record -C mono)
       --events=GLOB         of a recording: only [GROUP/]EVENT
       --task=TASK           only this process or thread, by id or name (with *)
       --from=TIME           only from this time on, in seconds as printed

@@ -85,6 +85,7 @@ struct Options {
   spec::Style style = spec::Style::event;  // for events without a style of their own
   bool short_lines = false;                // --style=short
   std::string format = "text";             // --format
+  std::optional<trace::ClockKind> clock;   // --clock; else mono
   bool no_header = false;
   bool stacks = false;  // -k
   CallSums calls = CallSums::none;

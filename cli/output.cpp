@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 namespace uprobe::cli {
 
@@ -42,6 +43,12 @@ Error cannot_create(const std::string& path, int err) {
     error.help = "-o takes the name of a file, or - for standard output";
   }
   return error;
+}
+
+// Pipes, terminals and devices are not.
+bool may_be_regular(const std::string& path) {
+  struct stat facts {};
+  return ::stat(path.c_str(), &facts) != 0 || S_ISREG(facts.st_mode) || S_ISDIR(facts.st_mode);
 }
 
 // A number below 3 is free only if the user closed that stream; the tool's messages must not get into the trace.
@@ -87,7 +94,27 @@ TraceSink::~TraceSink() {
   if (owned_.file && !pattern_.empty()) remove_output(owned_);
 }
 
-Result<TraceSink> TraceSink::open(const std::string& path, const Streams& streams, const struct stat* input) {
+// The tool writes the whole of it, and keeps the descriptor as it keeps a file's.
+Result<TraceSink> TraceSink::open_folder(const std::string& path) {
+  if (has_pid_mark(path))
+    return Error{
+        .code = Code::usage, .text = "the name of a folder cannot have %p", .where = path, .help = "-o FOLDER"};
+  auto opened = open_output_folder(path);
+  if (!opened && opened.error().err == ENOTEMPTY)
+    return Error{.code = Code::refused, .text = "the folder is not empty", .where = path, .help = "name a new one"};
+  if (!opened && opened.error().err == ENOTDIR)
+    return Error{.code = Code::refused, .text = "it is no folder", .where = path, .help = "name a new one"};
+  if (!opened) return opened.error().code == Code::refused ? opened.error() : cannot_create(path, opened.error().err);
+  Fd folder = above_standard(opened.take());
+  TraceSink sink(folder.get(), path);
+  sink.owned_.file = std::move(folder);
+  sink.files_ = std::make_unique<format::Files>(sink.fd_);
+  return sink;
+}
+
+Result<TraceSink> TraceSink::open(const std::string& path, const Streams& streams, format::Target target,
+                                  const struct stat* input) {
+  if (target == format::Target::folder) return open_folder(path);
   if (path.empty()) return TraceSink(streams.err, "standard error");
   if (path == "-") {
     if (is_input(streams.out, input)) return refused_input("standard output");
@@ -95,7 +122,14 @@ Result<TraceSink> TraceSink::open(const std::string& path, const Streams& stream
   }
   const bool preliminary = has_pid_mark(path);
   const std::string name = expand_pid(path, "starting-" + std::to_string(::getpid()));
-  auto opened = open_output(name, preliminary ? OpenMode::create : OpenMode::truncate, input);
+  const bool is_read_back = target == format::Target::file;
+  const OpenMode mode = is_read_back ? OpenMode::rewrite : OpenMode::truncate;
+  if (is_read_back && !may_be_regular(name))
+    return Error{.code = Code::refused,
+                 .text = "the format needs a file in which it can write at any place, and this is none",
+                 .where = name,
+                 .help = "name a new file"};
+  auto opened = open_output(name, preliminary ? OpenMode::create : mode, input);
   if (!opened && (opened.error().code == Code::refused || opened.error().code == Code::usage)) return opened.error();
   if (!opened) return cannot_create(preliminary ? path : name, opened.error().err);
   opened->file = above_standard(std::move(opened->file));
@@ -103,6 +137,7 @@ Result<TraceSink> TraceSink::open(const std::string& path, const Streams& stream
   TraceSink sink(opened->file.get(), name);
   sink.owned_ = opened.take();
   if (preliminary) sink.pattern_ = path;
+  if (is_read_back) sink.files_ = std::make_unique<format::Files>(sink.fd_);
   return sink;
 }
 
@@ -156,6 +191,7 @@ void TraceSink::finish() {
 }
 
 std::optional<Error> TraceSink::take_failure() {
+  if (files_ && files_->error() != 0 && !std::exchange(has_told_files_, true)) fail(files_->error());
   if (!untold_) return std::nullopt;
   untold_ = false;
   return Error{

@@ -7,12 +7,15 @@
 
 #include <sys/stat.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "cli/output_file.h"
 #include "engine/base/result.h"
+#include "engine/export/files.h"
+#include "engine/export/formats.h"
 
 namespace uprobe::cli {
 
@@ -34,15 +37,18 @@ class TraceSink {
  public:
   // `path` empty: standard error; "-": standard output; else a file, created or truncated now (see output_file.h). A "%p" in
   // its name is the traced program's PID, which is known only later: the file has a preliminary name until child_started()
-  // renames it ("%%" is "%").
-  // `input`: a file that is read and must not be written to.
-  static Result<TraceSink> open(const std::string& path, const Streams& streams, const struct stat* input = nullptr);
+  // renames it ("%%" is "%"). `target`: what the format writes to; a file has to be a regular one, a folder to be empty or new
+  // (see output_folder.h). `input`: a file that is read and must not be written to.
+  static Result<TraceSink> open(const std::string& path, const Streams& streams,
+                                format::Target target = format::Target::stream, const struct stat* input = nullptr);
   TraceSink(TraceSink&&) noexcept = default;
   TraceSink& operator=(TraceSink&&) = delete;
   // Removes a file that still has its preliminary name.
   ~TraceSink();
 
   bool is_terminal() const { return terminal_; }
+  // Null: the format writes a stream.
+  format::Files* files() { return files_.get(); }
   Status child_started(int pid);
 
   // Take whole lines / write what was collected. Return 0, or the errno that ended the output.
@@ -56,6 +62,7 @@ class TraceSink {
 
  private:
   TraceSink(int fd, std::string name);
+  static Result<TraceSink> open_folder(const std::string& path);
   void fail(int err);
 
   OutputFile owned_;
@@ -66,6 +73,8 @@ class TraceSink {
   bool terminal_ = false;
   int ended_ = 0;  // the errno that ended the output
   bool untold_ = false;
+  bool has_told_files_ = false;
+  std::unique_ptr<format::Files> files_;
 };
 
 }  // namespace uprobe::cli

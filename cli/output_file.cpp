@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "cli/output_file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/stat.h>
@@ -12,6 +13,7 @@
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 namespace uprobe::cli {
@@ -162,7 +164,12 @@ std::string reason_against(const struct stat& file) {
   return file.st_nlink == 1 ? "" : "it has another name elsewhere";
 }
 
-int flags_of(OpenMode mode) { return O_WRONLY | O_CLOEXEC | O_NOCTTY | (mode == OpenMode::append ? O_APPEND : 0); }
+int flags_of(OpenMode mode) {
+  const int access = mode == OpenMode::rewrite || mode == OpenMode::create ? O_RDWR : O_WRONLY;
+  return access | O_CLOEXEC | O_NOCTTY | (mode == OpenMode::append ? O_APPEND : 0);
+}
+
+bool truncates(OpenMode mode) { return mode == OpenMode::truncate || mode == OpenMode::rewrite; }
 
 Result<OutputFile> open_existing(const std::string& path, Place& place, OpenMode mode, const struct stat* input) {
   const int careful = (place.is_open ? O_NONBLOCK : 0) | (place.is_direct ? 0 : O_NOFOLLOW);
@@ -176,10 +183,19 @@ Result<OutputFile> open_existing(const std::string& path, Place& place, OpenMode
     ::fcntl(opened.file.get(), F_SETFL, mode == OpenMode::append ? O_APPEND : 0);
   }
   if (is_input(opened.file.get(), input)) return refused_input(path);
-  if (mode == OpenMode::truncate && S_ISREG(facts.st_mode) && ::ftruncate(opened.file.get(), 0) != 0)
-    return failed(path, errno);
+  if (truncates(mode) && S_ISREG(facts.st_mode) && ::ftruncate(opened.file.get(), 0) != 0) return failed(path, errno);
   if (!place.is_direct) opened.folder = std::move(place.folder), opened.name = std::move(place.name);
   return opened;
+}
+
+bool is_empty(int folder) {
+  DIR* const names = ::fdopendir(::dup(folder));
+  if (names == nullptr) return false;
+  int count = 0;
+  while (const dirent* name = ::readdir(names))
+    if (std::strcmp(name->d_name, ".") != 0 && std::strcmp(name->d_name, "..") != 0) ++count;
+  ::closedir(names);
+  return count == 0;
 }
 
 bool is_same(const OutputFile& file, int folder, const std::string& name) {
@@ -218,6 +234,21 @@ Result<OutputFile> open_output(const std::string& path, OpenMode mode, const str
     auto opened = open_existing(path, *place, mode, input);
     if (opened || opened.error().err != ENOENT || tries == 3) return opened;
   }
+}
+
+Result<Fd> open_output_folder(const std::string& path) {
+  const std::size_t end = path.find_last_not_of('/');
+  auto place = Walk(path.substr(0, end == std::string::npos ? 0 : end + 1)).run();
+  if (!place) return place.error();
+  if (place->is_folder || place->is_direct) return failed(path, EEXIST);
+  const bool is_new = ::mkdirat(place->folder.get(), place->name.c_str(), 0700) == 0;
+  if (!is_new && errno != EEXIST) return failed(path, errno);
+  Fd folder(::openat(place->folder.get(), place->name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat facts {};
+  if (!folder || ::fstat(folder.get(), &facts) != 0) return failed(path, errno);
+  if (facts.st_uid != ::geteuid() || is_open_to_others(facts)) return refused(path, "others can change it");
+  if (!is_empty(folder.get())) return failed(path, ENOTEMPTY);
+  return folder;
 }
 
 Status rename_output(OutputFile& file, const std::string& path) {

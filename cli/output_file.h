@@ -18,8 +18,9 @@ namespace uprobe::cli {
 
 enum class OpenMode {
   truncate,  // an existing file loses its contents
+  rewrite,   // the same, and what is written can be read back
   append,
-  create,  // fails if the file exists
+  create,  // fails if the file exists; can be read back
 };
 
 // An open file, and how to find its name again.
@@ -36,6 +37,9 @@ Result<OutputFile> open_output(const std::string& path, OpenMode mode, const str
 // Whether the open file is the input; the refusal of it.
 bool is_input(int file, const struct stat* input);
 Error refused_input(const std::string& path);
+
+// Makes the folder `path`, with mode 0700, or opens one that has nothing in it and that others cannot change.
+Result<Fd> open_output_folder(const std::string& path);
 
 // Gives a file that open_output() has created the name `path`. A regular file of this user's with that name is replaced;
 // another user's stays, and the rename is refused.

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "engine/output/formats.h"
+#include "engine/export/formats.h"
 
 namespace uprobe::cli {
 namespace {
@@ -43,11 +43,34 @@ Status set_format(Options& options, const std::string& name) {
   return ok();
 }
 
+Status set_clock(Options& options, const std::string& name) {
+  const auto clock = trace::clock_called(name);
+  if (!clock) return Error{.code = Code::usage, .text = "'" + name + "' is not one of " + trace::clock_names()};
+  options.clock = *clock;
+  return ok();
+}
+
+Status check_clock(const Options& options) {
+  if (options.clock != trace::ClockKind::global || trace::ClockReader(true).read().at(*options.clock) != 0) return ok();
+  return Error{.code = Code::refused,
+               .text = "the kernel does not tell its scheduler clock to this user",
+               .where = "--clock=global",
+               .help = "--clock=mono, or lower /proc/sys/kernel/perf_event_paranoid to 2"};
+}
+
 Status settle_recording(Options& options) {
   if (options.record.empty()) return ok();
   if (!options.output.empty()) return refused(options, "the recording takes the place of the trace", "drop -o");
   options.output = options.record;
   return ok();
+}
+
+Status settle_target(const Options& options) {
+  const format::Target target = target_of(options);
+  if (target == format::Target::stream || (!options.output.empty() && options.output != "-")) return ok();
+  const bool is_folder = target == format::Target::folder;
+  return refused(options, is_folder ? "it is a folder of files" : "it is a file in which the tool writes at any place",
+                 is_folder ? "-o FOLDER" : "-o FILE");
 }
 
 Status settle_daemonize(const Options& options) {
@@ -66,8 +89,12 @@ Status settle_output(const Options& options) {
   if (records(options) && options.format != kText)
     return refused(options, "a recording can be printed in any format later",
                    "--replay=FILE --format=" + options.format);
+  if (records(options) && options.clock)
+    return refused(options, "a recording can be printed with any clock later",
+                   "--replay=FILE --clock=" + std::string(trace::name_of(*options.clock)));
   if (options.record_limit != 0 && !records(options))
     return Error{.code = Code::usage, .text = "it is for a recording", .where = "--limit", .help = "--record=FILE"};
+  RETURN_IF_ERROR(settle_target(options));
   if (takes_text(options)) return ok();
   if (!records(options) && (options.short_lines || options.style != spec::Style::event))
     return refused(options, "--style is for lines of text", "drop one of them");
@@ -86,6 +113,10 @@ Status settle_replay(const Options& options) {
   if (!options.sources.empty() || !options.program.empty() || attaches(options))
     return usage("a recording is printed: no program, process or probe goes with it");
   if (records(options) || options.record_limit != 0) return usage("a recording is printed, and --record makes one");
+  RETURN_IF_ERROR(settle_target(options));
+  if (!options.replay.merged.empty() && !takes_text(options))
+    return Error{
+        .code = Code::usage, .text = "events are merged into text alone", .where = "--merge", .help = "--format=text"};
   if (options.style != spec::Style::event) return usage("the recording has the style of its events");
   if (options.daemonize || !options.histogram_file.empty()) return usage("-D and --hist-file are for traced programs");
   return ok();
@@ -95,6 +126,11 @@ Status refuse_replays(const Options& options) {
   const recording::ReplayOptions& replay = options.replay;
   if (!replay.filter.empty())
     return Error{.code = Code::usage, .text = "it belongs to the -p before it, and there is none", .where = "--filter"};
+  if (!replay.merged.empty())
+    return Error{.code = Code::usage,
+                 .text = "a trace of the kernel goes with a recording, when both have ended",
+                 .where = "--merge",
+                 .help = "--record=FILE, then --replay=FILE --merge=" + replay.merged};
   if (replay.events.empty() && replay.task.empty() && !replay.from && !replay.to) return ok();
   return Error{.code = Code::usage,
                .text = "--events, --task, --from and --to choose from a recording",
@@ -108,6 +144,10 @@ bool wants_header(const Options& options) {
 
 bool takes_text(const Options& options) {
   return !records(options) && format::format_called(options.format)->takes_text;
+}
+
+format::Target target_of(const Options& options) {
+  return records(options) ? format::Target::stream : format::format_called(options.format)->target;
 }
 
 bool has_fixed_fields(const Options& options) { return format::format_called(options.format)->has_fixed_fields; }

@@ -6,14 +6,18 @@
 
 #include "cli/options.h"
 #include "engine/base/result.h"
+#include "engine/export/formats.h"
 
 namespace uprobe::cli {
 
 Status set_format(Options& options, const std::string& name);
+Status set_clock(Options& options, const std::string& name);
 // A recording is written to the place of the trace.
 Status settle_recording(Options& options);
 // -D: the tool keeps neither standard output nor standard error, which belong to the program.
 Status settle_daemonize(const Options& options);
+// Whether the machine has the clock. Reads it.
+Status check_clock(const Options& options);
 // Whether the format can hold what else the options ask for.
 Status settle_output(const Options& options);
 // Whether a recording can be printed so; and, for everything else, whether an option is there that is for recordings alone.
@@ -24,6 +28,8 @@ Status refuse_replays(const Options& options);
 bool wants_header(const Options& options);
 // Whether lines of text can stand among the records.
 bool takes_text(const Options& options);
+// What the trace is written to.
+format::Target target_of(const Options& options);
 bool has_fixed_fields(const Options& options);
 
 }  // namespace uprobe::cli

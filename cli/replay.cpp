@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "cli/replay.h"
 
+#include "cli/output_options.h"
 #include "cli/text.h"
 
 namespace uprobe::cli {
@@ -11,6 +12,8 @@ constexpr int kExitDamaged = 1;
 recording::ReplayOptions choice_of(const Options& options) {
   recording::ReplayOptions choice = options.replay;
   choice.format = options.format;
+  choice.clock = options.clock.value_or(choice.clock);
+  choice.takes_merged_clock = !options.clock;
   choice.without_header = options.no_header || options.quiet || options.short_lines;
   choice.short_lines = options.short_lines;
   choice.raw_strings = options.raw_strings;
@@ -35,11 +38,12 @@ int exit_code_of(const Error& error) { return error.code == Code::refused ? kExi
 Outcome replay(const Call& call) {
   const auto recording = recording::open_recording(call.options.replayed);
   if (!recording) return fail(call, recording.error(), exit_code_of(recording.error()));
-  Result<TraceSink> sink =
-      TraceSink::open(call.options.output.empty() ? "-" : call.options.output, call.streams, &recording->file.about);
+  const std::string place = call.options.output.empty() ? "-" : call.options.output;
+  Result<TraceSink> sink = TraceSink::open(place, call.streams, target_of(call.options), &recording->file.about);
   if (!sink) return fail(call, sink.error());
-  const auto totals =
-      recording::replay(*recording, choice_of(call.options), [&](std::string_view text) { return sink->write(text); });
+  recording::ReplayOptions choice = choice_of(call.options);
+  choice.files = sink->files();
+  const auto totals = recording::replay(*recording, choice, [&](std::string_view text) { return sink->write(text); });
   sink->finish();
   if (const auto failure = sink->take_failure()) return fail(call, *failure);
   if (!totals) return fail(call, totals.error(), exit_code_of(totals.error()));

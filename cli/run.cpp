@@ -191,6 +191,10 @@ plan::ReturnMode returns_for(const Options& options) {
 }
 
 bool prepare(const Call& call) {
+  if (const Status known = check_clock(call.options); !known) {
+    call.diagnostics.error(known.error());
+    return false;
+  }
   if (const Status checked = check_definitions(call.options); !checked) {
     call.diagnostics.error(checked.error());
     return false;
@@ -324,6 +328,8 @@ Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
   options.raw_strings = call.options.raw_strings;
   options.short_lines = call.options.short_lines;
   options.format = call.options.format;
+  options.clock = call.options.clock.value_or(options.clock);
+  options.files = sink.files();
   options.records = !call.options.record.empty();
   options.record_limit = call.options.record_limit;
   options.header = wants_header(call.options);
@@ -363,7 +369,7 @@ struct Sinks {
 };
 
 Result<Sinks> Sinks::open(const std::string& output, const Call& call) {
-  Result<TraceSink> trace = TraceSink::open(output, call.streams);
+  Result<TraceSink> trace = TraceSink::open(output, call.streams, target_of(call.options));
   if (!trace) return trace.error();
   Sinks sinks{trace.take(), std::nullopt, std::nullopt};
   const auto open_other = [&](std::optional<TraceSink>& sink, const std::string& path) -> Status {

@@ -13,6 +13,7 @@
 #include "engine/plan/return_mode.h"
 #include "engine/plan/tier.h"
 #include "engine/spec/probe_spec.h"
+#include "engine/trace/clocks.h"
 
 namespace uprobe {
 
@@ -150,6 +151,9 @@ struct Ending {
 // A sink for trace text. It gets whole lines, perhaps several at once, and returns 0 or an errno that ends the output.
 using Output = std::function<int(std::string_view)>;
 
+namespace format {
+class Files;  // engine/export/files.h
+}
 namespace trace {
 struct EventRecord;  // engine/trace/event_record.h
 }
@@ -161,14 +165,16 @@ struct EventLayout;  // engine/program/layout.h
 using RecordSink = std::function<void(const trace::EventRecord&, const program::EventLayout&, std::string_view task)>;
 
 struct RunOptions {
-  std::uint64_t max_events = 0;            // 0: no limit; afterwards the program goes on untraced
-  std::chrono::nanoseconds duration{0};    // 0: no limit
-  std::string format = "text";             // a name of engine/output/formats.h
-  bool records = false;                    // write a recording (engine/recording/) instead
-  std::uint64_t record_limit = 0;          // bytes of it; 0: none. Afterwards the program goes on untraced
-  bool header = true;                      // begin with the names of the columns
-  bool short_lines = false;                // without the column of flags
-  bool raw_strings = false;                // print all bytes of strings and names unchanged, as the kernel does
+  std::uint64_t max_events = 0;          // 0: no limit; afterwards the program goes on untraced
+  std::chrono::nanoseconds duration{0};  // 0: no limit
+  std::string format = "text";           // a name of engine/export/formats.h
+  trace::ClockKind clock = trace::ClockKind::mono;
+  format::Files* files = nullptr;  // has to be there for a format that writes files; the output gets nothing then
+  bool records = false;            // write a recording (engine/recording/) instead
+  std::uint64_t record_limit = 0;  // bytes of it; 0: none. Afterwards the program goes on untraced
+  bool header = true;              // begin with the names of the columns
+  bool short_lines = false;        // without the column of flags
+  bool raw_strings = false;        // print all bytes of strings and names unchanged, as the kernel does
   std::function<bool()> detach_requested;  // polled; true: let the program go on untraced
   bool until_last = false;                 // stay until the last traced process has ended, not only the first ones
   // With until_last: called once, when the first ones have ended and `others` are still traced.

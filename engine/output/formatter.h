@@ -12,9 +12,12 @@
 #include "engine/output/symbols.h"
 #include "engine/program/layout.h"
 #include "engine/shared/string_data.h"
+#include "engine/trace/clocks.h"
 #include "engine/trace/event_record.h"
 
 namespace uprobe::format {
+
+class Files;  // engine/export/files.h
 
 // A format takes of them the parts that have a meaning in it.
 struct Options {
@@ -23,6 +26,8 @@ struct Options {
   bool is_short = false;  // without the column of flags, which here are always dots
   std::uint32_t string_limit = shared::kMostString;  // characters of a string that are shown
   Symbols* symbols = nullptr;  // names code addresses; null: they print as numbers. Must outlive the formatter
+  trace::ClockKind clock = trace::ClockKind::mono;  // of the times that the records have by now
+  Files* files = nullptr;                           // of a format that writes files itself; must outlive the formatter
 };
 
 // The counts of an event at the end of the session.
@@ -46,6 +51,8 @@ class Formatter {
   // What stands before the first record. Not called where the user wants none of it.
   virtual void header(Buffer&) {}
   virtual void append(const trace::EventRecord& record, std::string_view comm, Buffer& out) = 0;
+  // The clocks have been read once more. For a format from which times are converted later.
+  virtual void clocks(const trace::ClockReading&, Buffer&) {}
   // Called before what has been appended is written.
   virtual void flush(Buffer&) {}
   // No further record is taken.

@@ -14,6 +14,14 @@ void add_address(Buffer& out, std::uint64_t address) {
 
 }  // namespace
 
+// Nanoseconds since 1970 are more than a double can hold.
+void JsonFormatter::add_json_time(std::uint64_t ns, Buffer& out) const {
+  if (options_.clock != trace::ClockKind::wall) return add_time(out, ns);
+  out.add("\"");
+  add_decimal(out, ns);
+  out.add("\"");
+}
+
 void JsonFormatter::add(const program::EventLayout& layout) {
   Event& event = events_.emplace_back(layout);
   event.names = ",\"group\":" + json_of(layout.group) + ",\"event\":" + json_of(layout.event) + ",\"address\":\"";
@@ -25,7 +33,7 @@ void JsonFormatter::append(const trace::EventRecord& record, std::string_view co
   Values values(event, record, options_, padded_);
   marks_.clear();
   out.add("{\"time\":");
-  add_time(out, record.ns);
+  add_json_time(record.ns, out);
   out.add(",\"cpu\":");
   add_decimal(out, record.cpu);
   out.add(",\"pid\":");

@@ -29,6 +29,7 @@ class JsonFormatter final : public Formatter {
     std::string names;  // ,"group":"uprobes","event":"f","address":"
   };
 
+  void add_json_time(std::uint64_t ns, Buffer& out) const;
   void add_place(const Event& event, const Values& values, const trace::EventRecord& record, Buffer& out) const;
   void add_stack(const trace::EventRecord& record, Buffer& out) const;
   static void add_names(std::string_view key, const std::vector<std::string_view>& names, Buffer& out);

@@ -20,20 +20,30 @@ std::string c_type(const Field& field) {
   return (field.kind == Kind::signed_decimal ? "s" : "u") + number(field.size * 8u);
 }
 
-// An array's declaration does not show its number of elements, except for strings; readers divide the sizes.
-FormatField argument_field(const Field& field) {
+// The number of strings is part of their type.
+std::string array_suffix(const Field& field, FormatReader reader) {
+  if (field.count == 0 || field.kind == Kind::string) return {};
+  return reader == FormatReader::libtraceevent ? "[" + number(field.count) + "]" : "[]";
+}
+
+FormatField argument_field(const Field& field, FormatReader reader) {
   const bool is_string = field.kind == Kind::string;
   if (!field.declared.empty())
     return {c_declaration(field), field.offset, field.size * (field.count == 0 ? 1 : field.count),
             is_string || field.kind == Kind::signed_decimal};
-  const std::string suffix = field.count != 0 && !is_string ? "[]" : "";
-  return {c_type(field) + " " + field.name + suffix, field.offset, field.size * (field.count == 0 ? 1 : field.count),
-          is_string || field.kind == Kind::signed_decimal};
+  return {c_type(field) + " " + field.name + array_suffix(field, reader), field.offset,
+          field.size * (field.count == 0 ? 1 : field.count), is_string || field.kind == Kind::signed_decimal};
+}
+
+const char* length_modifier(const Field& field, FormatReader reader) {
+  if (field.size == 8) return "L";
+  if (reader == FormatReader::kernel || field.kind != Kind::signed_decimal) return "";
+  return field.size == 1 ? "hh" : field.size == 2 ? "h" : "";
 }
 
 // How one element prints. 64-bit numbers are "long long" in the kernel's printf.
-std::string element_format(const Field& field) {
-  const std::string length = field.size == 8 ? "L" : "";
+std::string element_format(const Field& field, FormatReader reader = FormatReader::kernel) {
+  const std::string length = length_modifier(field, reader);
   switch (field.kind) {
     case Kind::unsigned_decimal:
       return "%" + length + "u";
@@ -54,9 +64,9 @@ std::string element_format(const Field& field) {
 }
 
 // Elements stand in braces, without blanks.
-std::string value_format(const Field& field) {
+std::string value_format(const Field& field, FormatReader reader) {
   if (field.is_text) return "\\\"%s\\\"";
-  const std::string element = element_format(field);
+  const std::string element = element_format(field, reader);
   if (field.count == 0) return element;
   std::string text = "{" + element;
   for (std::uint32_t i = 1; i < field.count; ++i) text += "," + element;
@@ -82,20 +92,20 @@ std::string field_line(const FormatField& field) {
 
 // The caller first, as in the proposal of function events; no program reads records by this text. The first field is the return
 // address.
-std::vector<FormatField> function_fields(const EventLayout& layout) {
+std::vector<FormatField> function_fields(const EventLayout& layout, FormatReader reader) {
   std::vector<FormatField> fields{{"unsigned long __parent_ip", 8, 8, false}, {"unsigned long __ip", 16, 8, false}};
-  for (std::size_t i = 1; i < layout.fields.size(); ++i) fields.push_back(argument_field(layout.fields[i]));
+  for (std::size_t i = 1; i < layout.fields.size(); ++i) fields.push_back(argument_field(layout.fields[i], reader));
   return fields;
 }
 
 }  // namespace
 
-std::vector<FormatField> format_fields(const EventLayout& layout) {
-  if (layout.style == Style::function) return function_fields(layout);
+std::vector<FormatField> format_fields(const EventLayout& layout, FormatReader reader) {
+  if (layout.style == Style::function) return function_fields(layout, reader);
   std::vector<FormatField> fields;
   fields.push_back({"unsigned long " + std::string(head_name(layout)), 8, 8, false});
   if (layout.is_return) fields.push_back({"unsigned long __probe_ret_ip", 16, 8, false});
-  for (const Field& field : layout.fields) fields.push_back(argument_field(field));
+  for (const Field& field : layout.fields) fields.push_back(argument_field(field, reader));
   return fields;
 }
 
@@ -126,18 +136,18 @@ std::string function_format(const EventLayout& layout) {
 }
 
 // __probe_func comes first in the list although text output prints the return address first.
-std::string print_format(const EventLayout& layout) {
+std::string print_format(const EventLayout& layout, FormatReader reader) {
   if (layout.style == Style::function) return function_format(layout);
   std::string format = layout.is_return ? "\"(%lx <- %lx)" : "\"(%lx)";
   std::string values = layout.is_return ? ", REC->__probe_func, REC->__probe_ret_ip" : ", REC->__probe_ip";
   for (const Field& field : layout.fields) {
-    format += " " + field.name + "=" + value_format(field);
+    format += " " + field.name + "=" + value_format(field, reader);
     values += value_expressions(field);
   }
   return format + "\"" + values;
 }
 
-std::string format_file(const EventLayout& layout, unsigned id) {
+std::string format_file(const EventLayout& layout, unsigned id, FormatReader reader) {
   static const FormatField kCommon[] = {{"unsigned short common_type", 0, 2, false},
                                         {"unsigned char common_flags", 2, 1, false},
                                         {"unsigned char common_preempt_count", 3, 1, false},
@@ -145,8 +155,8 @@ std::string format_file(const EventLayout& layout, unsigned id) {
   std::string text = "name: " + layout.event + "\nID: " + number(id) + "\nformat:\n";
   for (const FormatField& field : kCommon) text += field_line(field);
   text += "\n";
-  for (const FormatField& field : format_fields(layout)) text += field_line(field);
-  return text + "\nprint fmt: " + print_format(layout) + "\n";
+  for (const FormatField& field : format_fields(layout, reader)) text += field_line(field);
+  return text + "\nprint fmt: " + print_format(layout, reader) + "\n";
 }
 
 }  // namespace uprobe::program

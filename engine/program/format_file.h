@@ -17,13 +17,17 @@ struct FormatField {
   bool is_signed = false;
 };
 
+// Who reads the file. The kernel's own arrays of numbers are declared without their number of elements, and small signed numbers
+// print as `%d`; libtraceevent finds no element then, and no sign.
+enum class FormatReader { kernel, libtraceevent };
+
 // Without the four common fields: __probe_ip (or __probe_func, __probe_ret_ip), then the arguments.
-std::vector<FormatField> format_fields(const EventLayout& layout);
+std::vector<FormatField> format_fields(const EventLayout& layout, FormatReader reader = FormatReader::kernel);
 
 // The text after "print fmt: ".
-std::string print_format(const EventLayout& layout);
+std::string print_format(const EventLayout& layout, FormatReader reader = FormatReader::kernel);
 
 // The whole file; `id` is the common_type of the event's records.
-std::string format_file(const EventLayout& layout, unsigned id);
+std::string format_file(const EventLayout& layout, unsigned id, FormatReader reader = FormatReader::kernel);
 
 }  // namespace uprobe::program

@@ -95,6 +95,8 @@ class Dispatcher {
         return symbols_.take_frames(bytes);
       case EntryKind::totals:
         return take_totals(bytes);
+      case EntryKind::clocks:
+        return take_clocks(bytes);
     }
     return false;
   }
@@ -147,6 +149,12 @@ class Dispatcher {
                                    {hit.comm.data(), hit.comm_bytes});
     symbols_.clear();
     return true;
+  }
+  bool take_clocks(std::string_view bytes) {
+    Parser parser(bytes);
+    const auto entry = parser.number<ClocksEntry>();
+    if (parser.is_at_end()) listener_.clocks({entry.ns});
+    return parser.is_at_end();
   }
   bool take_totals(std::string_view bytes) {
     Parser parser(bytes);

@@ -12,6 +12,7 @@
 #include "engine/output/symbols.h"
 #include "engine/program/layout.h"
 #include "engine/recording/blocks.h"
+#include "engine/trace/clocks.h"
 
 namespace uprobe::recording {
 
@@ -53,6 +54,7 @@ class Listener {
   // Comes first.
   virtual void begin(const Settings& settings, SavedSymbols& symbols) = 0;
   virtual void event(program::EventLayout layout) = 0;
+  virtual void clocks(const trace::ClockReading&) {}
   // False: no more are wanted.
   virtual bool hit(const trace::EventRecord& record, std::string_view comm) = 0;
   virtual void end(const std::vector<format::Total>& totals) = 0;

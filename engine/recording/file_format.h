@@ -46,6 +46,7 @@ enum class EntryKind : std::uint32_t {
   symbols = 4,  // names of addresses in the hit that follows
   frames = 5,   // the stack of the hit that follows
   totals = 6,   // the last one: the session came to its end
+  clocks = 7,   // what all clocks show at one moment; before the hits of that time
 };
 struct EntryHead {
   EntryKind kind;
@@ -65,6 +66,12 @@ struct HitHead {
   std::array<char, kCommBytes> comm;
 };
 static_assert(sizeof(HitHead) == 48);
+
+// Nanoseconds of all clocks, as trace::ClockReading has them; 0: not known.
+struct ClocksEntry {
+  std::array<std::uint64_t, 6> ns;
+};
+static_assert(sizeof(ClocksEntry) == 48);
 
 // Settings::flags
 inline constexpr std::uint32_t kEscapes = 1, kShortLines = 2, kHasHeader = 4, kKnowsSymbols = 8;

@@ -178,6 +178,12 @@ void Recorder::add_stack(const trace::EventRecord& record, Buffer& out) {
   std::memcpy(stack_.data(), &head, sizeof head);
 }
 
+void Recorder::clocks(const trace::ClockReading& reading, Buffer& out) {
+  open_block(out);
+  Writer writer;
+  add_entry(EntryKind::clocks, writer.number(ClocksEntry{reading.ns}).bytes(), out);
+}
+
 void Recorder::flush(Buffer& out) {
   if (!has_begun_) open_block(out);
   add_new_events(out);

@@ -21,6 +21,7 @@ class Recorder final : public format::Formatter {
   void add(const program::EventLayout& layout) override;
   void header(format::Buffer&) override { has_header_ = true; }
   void append(const trace::EventRecord& record, std::string_view comm, format::Buffer& out) override;
+  void clocks(const trace::ClockReading& reading, format::Buffer& out) override;
   void flush(format::Buffer& out) override;
   bool is_full() const override {
     return has_too_many_events_ || (limit_ != 0 && bytes_ + 2 * std::uint64_t{kBlockBytes} > limit_);

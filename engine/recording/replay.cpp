@@ -8,11 +8,14 @@
 #include <memory>
 #include <utility>
 
-#include "engine/output/formats.h"
+#include "engine/export/files.h"
+#include "engine/export/formats.h"
 #include "engine/program/filter.h"
 #include "engine/recording/entries.h"
 #include "engine/recording/file_format.h"
+#include "engine/recording/foreign_trace.h"
 #include "engine/shared/filter.h"
+#include "engine/trace/clock_map.h"
 
 namespace uprobe::recording {
 
@@ -50,6 +53,12 @@ class Choice {
     events_.push_back(std::move(event));
     return compiled;
   }
+  // Times are printed with six digits: what shows a time of the limits is inside.
+  bool is_in_time(std::uint64_t ns) const {
+    const std::uint64_t shown = (ns / 1000 + (ns % 1000 >= 500 ? 1 : 0)) * 1000;
+    return (!options_.from || std::max(ns, shown) >= *options_.from) &&
+           (!options_.to || std::min(ns, shown) <= *options_.to);
+  }
   bool has(const trace::EventRecord& record, std::string_view comm) const {
     const Event& event = events_[record.type];
     return event.is_wanted && is_in_time(record.ns) && is_of_task(record, comm) && passes(event, record, comm);
@@ -61,12 +70,6 @@ class Choice {
     program::CompiledFilter filter = {};
   };
 
-  // Times are printed with six digits: what shows a time of the limits is inside.
-  bool is_in_time(std::uint64_t ns) const {
-    const std::uint64_t shown = (ns / 1000 + (ns % 1000 >= 500 ? 1 : 0)) * 1000;
-    return (!options_.from || std::max(ns, shown) >= *options_.from) &&
-           (!options_.to || std::min(ns, shown) <= *options_.to);
-  }
   bool is_of_task(const trace::EventRecord& record, std::string_view comm) const {
     if (options_.task.empty()) return true;
     if (task_number_ && (*task_number_ == record.tid || *task_number_ == record.pid)) return true;
@@ -114,8 +117,10 @@ class Survey final : public Listener {
 
 class Player final : public Listener {
  public:
-  Player(const ReplayOptions& options, const Output& output, const std::vector<program::EventLayout>& known)
+  Player(const ReplayOptions& options, const Output& output, const std::vector<program::EventLayout>& known,
+         ForeignTrace* foreign)
       : options_(options),
+        foreign_(foreign),
         output_(output),
         format_(*format::format_called(options.format)),
         known_(known),
@@ -125,7 +130,9 @@ class Player final : public Listener {
     formatter_ = format_.make({.escape_control = settings.has(kEscapes) && !options_.raw_strings,
                                .is_short = settings.has(kShortLines) || options_.short_lines,
                                .string_limit = options_.string_limit.value_or(settings.string_limit),
-                               .symbols = settings.has(kKnowsSymbols) ? &symbols : nullptr});
+                               .symbols = settings.has(kKnowsSymbols) ? &symbols : nullptr,
+                               .clock = options_.clock,
+                               .files = options_.files});
     has_header_ = !options_.without_header && (settings.has(kHasHeader) || !format_.takes_text);
     for (const program::EventLayout& layout : known_) formatter_->add(layout);
   }
@@ -133,25 +140,44 @@ class Player final : public Listener {
     static_cast<void>(choice_.add(layout));
     if (known_.empty()) formatter_->add(layout);
   }
+  void clocks(const trace::ClockReading& reading) override { clock_.add(reading); }
   bool hit(const trace::EventRecord& record, std::string_view comm) override {
-    if (!choice_.has(record, comm)) return true;
+    if (!clock_.is_known()) return has_clock_ = false;
+    trace::EventRecord shown = record;
+    shown.ns = clock_.convert(record.ns);
+    if (!choice_.has(shown, comm)) return true;
     start();
-    formatter_->append(record, comm, text_);
+    add_foreign(shown.ns);
+    formatter_->append(shown, comm, text_);
     if (text_.size() >= kFlushBytes && write() != 0) return false;
-    return options_.max_events == 0 || ++printed_ < options_.max_events;
+    if (options_.files != nullptr && options_.files->error() != 0) return false;
+    return !is_full(++printed_);
   }
   void end(const std::vector<format::Total>& totals) override { totals_ = totals; }
 
+  // False: the recording cannot say the time of a hit.
+  bool has_clock() const { return has_clock_; }
   // Also of a recording that is not whole.
   std::vector<format::Total> finish() {
     if (!formatter_) return {};
     start();
+    if (!is_full(printed_)) add_foreign(~std::uint64_t{0});
     formatter_->end(totals_, text_);
     write();
     return totals_;
   }
 
  private:
+  bool is_full(std::uint64_t printed) const { return options_.max_events != 0 && printed >= options_.max_events; }
+  // The foreign events up to that time, the later ones of two of one time.
+  void add_foreign(std::uint64_t ns) {
+    while (foreign_ != nullptr && foreign_->next_time() && *foreign_->next_time() <= ns) {
+      const bool is_wanted = choice_.is_in_time(*foreign_->next_time());
+      const std::string lines = foreign_->take();
+      if (is_wanted) text_.add(lines);
+      if (text_.size() >= kFlushBytes) write();
+    }
+  }
   void start() {
     if (std::exchange(has_started_, true)) return;
     if (has_header_) formatter_->header(text_);
@@ -164,10 +190,13 @@ class Player final : public Listener {
   }
 
   const ReplayOptions& options_;
+  ForeignTrace* const foreign_;
   const Output& output_;
   const format::Format& format_;
   const std::vector<program::EventLayout>& known_;
   Choice choice_;
+  trace::ClockMap clock_{options_.clock};
+  bool has_clock_ = true;
   std::unique_ptr<format::Formatter> formatter_;
   format::Buffer text_;
   std::vector<format::Total> totals_;
@@ -175,19 +204,51 @@ class Player final : public Listener {
   bool has_header_ = false, has_started_ = false;
 };
 
-}  // namespace
+Error no_clock(const Recording& recording, const ReplayOptions& options) {
+  return Error{.code = Code::usage,
+               .text = "the recording does not hold the clock " + std::string(trace::name_of(options.clock)),
+               .where = recording.path,
+               .help = "--clock=mono"};
+}
 
-Result<std::vector<format::Total>> replay(const Recording& recording, const ReplayOptions& options,
-                                          const Output& output) {
+Error other_clock(const ReplayOptions& options, trace::ClockKind clock) {
+  return Error{.code = Code::usage,
+               .text = "its times have the clock " + std::string(trace::name_of(clock)) + ", and the hits would have " +
+                       std::string(trace::name_of(options.clock)),
+               .where = options.merged,
+               .help = "--clock=" + std::string(trace::name_of(clock))};
+}
+
+Result<std::vector<format::Total>> play(const Recording& recording, const ReplayOptions& options, const Output& output,
+                                        ForeignTrace* foreign) {
   Survey survey(options);
   // What is wrong with the file is said after what it holds.
   if (!options.filter.empty() || format::format_called(options.format)->has_fixed_fields)
     static_cast<void>(read_recording(recording, survey));
   RETURN_IF_ERROR(survey.verdict());
-  Player player(options, output, survey.layouts);
+  Player player(options, output, survey.layouts, foreign);
   const Status read = read_recording(recording, player);
+  if (!player.has_clock()) return no_clock(recording, options);
   std::vector<format::Total> totals = player.finish();
   if (!read) return read.error();
+  return totals;
+}
+
+}  // namespace
+
+Result<std::vector<format::Total>> replay(const Recording& recording, const ReplayOptions& options,
+                                          const Output& output) {
+  if (format::format_called(options.format)->target != format::Target::stream && options.files == nullptr)
+    return Error{.code = Code::usage, .text = "the format " + options.format + " needs a place for its files"};
+  if (options.merged.empty()) return play(recording, options, output, nullptr);
+  auto foreign = ForeignTrace::open(options.merged);
+  if (!foreign) return foreign.error();
+  ReplayOptions chosen = options;
+  if (options.takes_merged_clock) chosen.clock = foreign->clock();
+  if (chosen.clock != foreign->clock()) return other_clock(options, foreign->clock());
+  auto totals = play(recording, chosen, output, &*foreign);
+  const bool is_read = !foreign->next_time();
+  if (totals && is_read) RETURN_IF_ERROR(foreign->finish());
   return totals;
 }
 

@@ -16,7 +16,13 @@ namespace uprobe::recording {
 
 struct ReplayOptions {
   std::string format = "text";
-  bool without_header = false;  // even if the session had one
+  trace::ClockKind clock = trace::ClockKind::mono;  // of the times that are printed, and of `from` and `to`
+  // A trace.dat whose events are printed between the hits (foreign_trace.h), in text alone. Its clock has to be `clock`; with
+  // `takes_merged_clock` it takes the place of that.
+  std::string merged;
+  bool takes_merged_clock = false;
+  format::Files* files = nullptr;  // of a format that writes files (engine/export/files.h)
+  bool without_header = false;     // even if the session had one
   bool short_lines = false, raw_strings = false;
   std::optional<std::uint32_t> string_limit;  // else the session's
   std::string events;                         // fnmatch(3), of EVENT or GROUP/EVENT; empty: all

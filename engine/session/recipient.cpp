@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "engine/session/recipient.h"
 
+#include <algorithm>
+#include <chrono>
+#include <optional>
 #include <utility>
 
-#include "engine/output/formats.h"
+#include "engine/export/files.h"
+#include "engine/export/formats.h"
 #include "engine/recording/recorder.h"
+#include "engine/trace/clock_map.h"
+#include "engine/trace/clocks.h"
 
 namespace uprobe {
 namespace {
@@ -34,6 +40,37 @@ Writer writer_for(const RunOptions& options, const format::Options& how) {
   return {format.make(how), format.tells_losses};
 }
 
+// The clocks of a run: read where the output has their times, or holds what is needed to convert its times later.
+class Clocks {
+ public:
+  explicit Clocks(const RunOptions& options)
+      : is_used_(options.records || options.clock != trace::ClockKind::mono),
+        reader_(options.records || options.clock == trace::ClockKind::global),
+        map_(options.clock) {}
+
+  // Often at first, since the rate of a clock is known the better the longer it was measured; later once a second.
+  std::optional<trace::ClockReading> read_when_due() {
+    const auto now = std::chrono::steady_clock::now();
+    if (!is_used_ || now < due_) return std::nullopt;
+    due_ = now + wait_;
+    wait_ = std::min<std::chrono::nanoseconds>(2 * wait_, std::chrono::seconds(1));
+    const trace::ClockReading reading = reader_.read();
+    map_.add(reading);
+    return reading;
+  }
+  trace::EventRecord shown(trace::EventRecord record) {
+    record.ns = map_.convert(record.ns);
+    return record;
+  }
+
+ private:
+  const bool is_used_;
+  trace::ClockReader reader_;
+  trace::ClockMap map_;
+  std::chrono::steady_clock::time_point due_{};
+  std::chrono::nanoseconds wait_ = std::chrono::milliseconds(20);
+};
+
 // Turns records into text during a run.
 class Printer : public Recipient {
  public:
@@ -45,24 +82,29 @@ class Printer : public Recipient {
         writer_(writer_for(options, {.escape_control = !options.raw_strings,
                                      .is_short = options.short_lines,
                                      .string_limit = string_limit,
-                                     .symbols = symbols})) {}
+                                     .symbols = symbols,
+                                     .clock = options.clock,
+                                     .files = options.files})),
+        clocks_(options) {}
 
   void learn_events() override {
     const bool is_first = known_ == 0;
     for (; known_ < probes_.size(); ++known_) writer_.formatter->add(probes_[known_].program.layout);
     if (is_first && options_.header) writer_.formatter->header(text_);
+    if (const auto reading = clocks_.read_when_due()) writer_.formatter->clocks(*reading, text_);
   }
   void take(const trace::EventRecord& record, std::string_view task) override {
     if (is_full()) return;
     ++printed_;
     if (options_.max_events != 0 || options_.records) count(record.type);
-    writer_.formatter->append(record, task, text_);
+    writer_.formatter->append(clocks_.shown(record), task, text_);
     if (text_.size() >= kFlushBytes) end_batch();
   }
   void end_batch() override {
     writer_.formatter->flush(text_);
     if (text_.size() != 0 && !broken_) broken_ = output_(text_.view()) != 0;
     text_.clear();
+    if (options_.files != nullptr && options_.files->error() != 0) broken_ = true;
   }
   void end(const std::function<Summary()>& summary) override {
     std::vector<format::Total> totals;
@@ -88,6 +130,7 @@ class Printer : public Recipient {
   const RunOptions& options_;
   const Output& output_;
   const Writer writer_;
+  Clocks clocks_;
   format::Buffer text_;
   std::uint64_t printed_ = 0;
   std::vector<std::uint64_t> taken_;  // by event, where there is a limit

@@ -20,8 +20,8 @@ LAYERS = {
     "engine/output": 7, "engine/mailbox": 7,
     "engine/summary": 8,
     "engine": 7,  # types.h: the facade's vocabulary
-    "engine/ipc": 8, "engine/process": 8, "engine/recording": 8,
-    "engine/symbolize": 9, "engine/patch": 9,
+    "engine/ipc": 8, "engine/process": 8, "engine/export": 8,
+    "engine/symbolize": 9, "engine/patch": 9, "engine/recording": 9,
     "engine/inject": 10,
     "engine/arm": 11,
     "engine/resolve": 12, "engine/attach": 12, "engine/generated": 12,

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: MIT
 // Fuzzes the reading of a recording that anybody may have made. Input: a byte that chooses the format, then the entries of one
 // block; the sum of the block is made right, else nothing of it would be read. Any entries print, or are refused.
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <memory>
 #include <string>
 
-#include "engine/output/formats.h"
+#include "engine/base/fd.h"
+#include "engine/export/files.h"
+#include "engine/export/formats.h"
 #include "engine/recording/file_format.h"
 #include "engine/recording/recorder.h"
 #include "engine/recording/replay.h"
@@ -46,6 +51,33 @@ program::EventLayout layout(program::Style style) {
   return made;
 }
 
+// What a format writes to, emptied of what the last input has left.
+class Place {
+ public:
+  explicit Place(format::Target target) : is_used_(target != format::Target::stream) {
+    if (target == format::Target::file) descriptor_ = Fd(::memfd_create("place", MFD_CLOEXEC));
+    if (target == format::Target::folder) {
+      std::string path = "/tmp/recording-fuzz-XXXXXX";
+      require(::mkdtemp(path.data()) != nullptr);
+      path_ = path;
+      descriptor_ = Fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    }
+    if (is_used_) files_ = std::make_unique<format::Files>(descriptor_.get());
+  }
+  ~Place() {
+    if (!path_.empty()) std::filesystem::remove_all(path_);
+  }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+  format::Files* files() const { return files_.get(); }
+
+ private:
+  bool is_used_;
+  Fd descriptor_;
+  std::string path_;
+  std::unique_ptr<format::Files> files_;
+};
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -59,6 +91,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   append(file, data + 1, size - 1);
   const auto formats = format::formats();
   recording::ReplayOptions options{.format = std::string(formats[data[0] % formats.size()].name)};
+  const Place place(formats[data[0] % formats.size()].target);
+  options.files = place.files();
   if ((data[0] & 0x80) != 0) options.filter = "f4 > 1 || comm ~ \"a*\"";
   const auto opened = recording::open_recording("/proc/self/fd/" + std::to_string(file));
   require(static_cast<bool>(opened));
@@ -96,7 +130,7 @@ std::vector<std::string> fuzz_seeds() {
     recorder.append({.ns = 5, .tid = 1, .pid = 1, .payload = payload, .stack = stack}, "task", out);
     recorder.end(std::vector<format::Total>{{.name = "uprobes/e", .lost = 1}}, out);
     recorder.flush(out);
-    for (char number = 0; number < 4; ++number)
+    for (char number = 0; number < 8; ++number)
       seeds.push_back(std::string(1, number) + std::string(out.view().substr(sizeof(FileHead) + sizeof(BlockHead))));
   }
   return seeds;

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include "engine/base/fd.h"
+#include "engine/export/files.h"
+#include "engine/export/formats.h"
 #include "engine/output/csv.h"
-#include "engine/output/formats.h"
 #include "tests/output/sample.h"
 
 namespace uprobe::format {
@@ -62,7 +65,9 @@ TEST(Formats, TakeAnyPayload) {
   record.add_stack({1, 2});
   for (const Format& format : formats()) {
     for (std::size_t size = 0; size <= record.payload.size(); size += 3) {
-      const auto formatter = format.make({});
+      const Fd file(::memfd_create("formats", MFD_CLOEXEC));
+      Files files(file.get());  // no folder: a format that has several files is told so, and goes on
+      const auto formatter = format.make({.files = &files});
       formatter->add(record.layout);
       Buffer out;
       formatter->header(out);

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/output/formats.h"
+#include "engine/export/formats.h"
 #include "engine/recording/recorder.h"
 #include "engine/recording/replay.h"
 #include "tests/output/sample.h"
@@ -121,12 +121,33 @@ TEST_F(Recording, PrintsWhatTheSessionWouldHavePrinted) {
   Names names;
   for (const format::Format& format : format::formats())
     for (format::Symbols* symbols : {static_cast<format::Symbols*>(nullptr), static_cast<format::Symbols*>(&names)}) {
+      if (format.target != format::Target::stream) continue;  // tests/e2e/export_test.py
       const format::Options options{.escape_control = true, .string_limit = 2, .symbols = symbols};
       record(hits_, options);
       const Printed printed = play({.format = std::string(format.name)});
       EXPECT_EQ(printed.error, "");
       EXPECT_EQ(printed.text, print(*format.make(options), hits_, true, format.has_fixed_fields)) << format.name;
     }
+}
+
+TEST_F(Recording, HoldsTheClocks) {
+  Recorder recorder({});
+  format::Buffer out;
+  recorder.add(records_[0].layout);
+  trace::ClockReading reading;
+  reading.ns = {1'000'000'000, 0, 0, 0, 0, 9'000'000'000};
+  recorder.clocks(reading, out);
+  recorder.append(records_[0].event(1'500'000'000), "zsh", out);
+  recorder.end({}, out);
+  recorder.flush(out);
+  write(std::string(out.view()));
+  EXPECT_NE(play({.clock = trace::ClockKind::wall}).text.find("    9.500000: e:"), std::string::npos);
+  EXPECT_NE(play({.format = "json", .clock = trace::ClockKind::wall}).text.find(R"({"time":"9500000000",)"),
+            std::string::npos);
+  EXPECT_EQ(play({.clock = trace::ClockKind::wall, .from = 9'600'000'000}).text, "");
+  const Printed unknown = play({.clock = trace::ClockKind::boot});
+  EXPECT_EQ(unknown.text, "");
+  EXPECT_EQ(unknown.error, "the recording does not hold the clock boot");
 }
 
 TEST_F(Recording, HasAHeaderIfTheSessionHadOne) {

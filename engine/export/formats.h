@@ -11,12 +11,16 @@
 
 namespace uprobe::format {
 
+// What a format writes to: a stream of bytes, a file at any place of it, or a folder (engine/export/files.h).
+enum class Target { stream, file, folder };
+
 struct Format {
   std::string_view name;
   std::unique_ptr<Formatter> (*make)(const Options& options);
   bool takes_text = false;        // lines of text can be put between and after the records
   bool has_fixed_fields = false;  // an event that is added later can have no other fields
   bool tells_losses = false;
+  Target target = Target::stream;
 };
 
 std::span<const Format> formats();

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include "engine/output/formats.h"
+#include "engine/export/formats.h"
 
 #include <algorithm>
 #include <array>
 
+#include "engine/export/ctf.h"
+#include "engine/export/trace_dat.h"
 #include "engine/output/chrome.h"
 #include "engine/output/csv.h"
 #include "engine/output/folded.h"
@@ -31,6 +33,8 @@ constexpr std::array kFormats = {
     Format{.name = "chrome", .make = make<ChromeFormatter>, .tells_losses = true},
     Format{.name = "folded", .make = make<FoldedFormatter>},
     Format{.name = "perf", .make = make<PerfFormatter>},
+    Format{.name = "trace.dat", .make = make<TraceDatFormatter>, .tells_losses = true, .target = Target::file},
+    Format{.name = "ctf", .make = make<CtfFormatter>, .tells_losses = true, .target = Target::folder},
 };
 
 }  // namespace
