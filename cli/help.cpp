@@ -81,7 +81,12 @@ Output:
                             as perf script prints
       --style=STYLE         event (default): as uprobe events print; short:
                             without header and flags; 2009: as the first kprobe
-                            tracer did, function: @function+OFFSET
+                            tracer did, function: @function+OFFSET; graph: see
+                            --graph
+      --graph               calls as a tree for each thread, with latencies: of
+                            functions with both -p and -r; other hits are leaves
+      --min-latency=TIME    with --graph: only calls that last TIME, such as 1ms,
+                            and what is inside of them
       --no-header           no names of columns before the trace
   -s, --string-limit=N      show N bytes of a string, 65535 at most (default
                             4096); three dots after it: there is more

@@ -79,9 +79,10 @@ struct Options {
   bool skip_refused = false;
   plan::Tier tier = plan::Tier::automatic;
   plan::ReturnMode returns = plan::ReturnMode::automatic;
-  spec::Style style = spec::Style::event;  // for events without a style of their own
-  bool short_lines = false;                // --style=short
-  std::string format = "text";             // --format
+  spec::Style style = spec::Style::event;   // for events without a style of their own
+  bool short_lines = false;                 // --style=short
+  std::string format = "text";              // --format
+  std::chrono::nanoseconds min_latency{0};  // of the calls that are shown; 0: all
   bool no_header = false;
   std::string record;              // --record: takes the place of `output`; empty: none
   std::uint64_t record_limit = 0;  // --limit; 0: none

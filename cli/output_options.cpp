@@ -3,12 +3,13 @@
 
 #include <algorithm>
 
-#include "engine/output/formats.h"
+#include "engine/pictures/formats.h"
 
 namespace uprobe::cli {
 namespace {
 
 constexpr const char* kText = "text";
+constexpr const char* kGraph = "graph";
 
 bool records(const Options& options) { return !options.record.empty(); }
 
@@ -38,6 +39,8 @@ Error daemonize_error(const std::string& text) { return Error{.code = Code::usag
 Status set_format(Options& options, const std::string& name) {
   if (format::format_called(name) == nullptr)
     return Error{.code = Code::usage, .text = "'" + name + "' is not one of " + format::format_names()};
+  if (options.format != kText && options.format != name && (options.format == kGraph || name == kGraph))
+    return Error{.code = Code::usage, .text = "a graph is text, and not " + (name == kGraph ? options.format : name)};
   options.format = name;
   return ok();
 }
@@ -78,6 +81,15 @@ Status settle_output(const Options& options) {
   return ok();
 }
 
+Status settle_latency(const Options& options) {
+  if (options.min_latency.count() == 0) return ok();
+  if (!records(options) && format::format_called(options.format)->shows_latency) return ok();
+  return Error{.code = Code::usage,
+               .text = records(options) ? "a recording has all calls" : "it chooses among the calls of a graph",
+               .where = "--min-latency",
+               .help = records(options) ? "--replay=FILE --graph --min-latency=TIME" : "--graph"};
+}
+
 Status settle_replay(const Options& options) {
   const auto usage = [](const std::string& text) {
     return Error{.code = Code::usage, .text = text, .where = "--replay", .help = "e.g. uprobe-run --replay=FILE"};
@@ -102,7 +114,8 @@ Status refuse_replays(const Options& options) {
 
 bool wants_header(const Options& options) {
   if (options.no_header) return false;
-  return options.format != kText || (!options.quiet && !options.short_lines && !only_counts(options));
+  return !format::format_called(options.format)->takes_text ||
+         (!options.quiet && !options.short_lines && !only_counts(options));
 }
 
 bool takes_text(const Options& options) {

@@ -16,6 +16,8 @@ Status settle_recording(Options& options);
 Status settle_daemonize(const Options& options);
 // Whether the format can hold what else the options ask for.
 Status settle_output(const Options& options);
+// --min-latency goes with formats that show calls.
+Status settle_latency(const Options& options);
 // Whether a recording can be printed so; and, for everything else, whether an option is there that is for recordings alone.
 Status settle_replay(const Options& options);
 Status refuse_replays(const Options& options);

@@ -16,6 +16,7 @@ recording::ReplayOptions choice_of(const Options& options) {
   choice.raw_strings = options.raw_strings;
   choice.string_limit = options.string_limit;
   choice.max_events = options.max_events;
+  choice.min_latency = static_cast<std::uint64_t>(options.min_latency.count());
   return choice;
 }
 

@@ -291,6 +291,7 @@ Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
   options.raw_strings = call.options.raw_strings;
   options.short_lines = call.options.short_lines;
   options.format = call.options.format;
+  options.min_latency = static_cast<std::uint64_t>(call.options.min_latency.count());
   options.records = !call.options.record.empty();
   options.record_limit = call.options.record_limit;
   options.header = wants_header(call.options);

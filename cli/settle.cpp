@@ -144,6 +144,7 @@ Status settle(Options& options) {
   for (const ControlCommand& command : options.commands)
     if (const char* name = spelling(command.kind)) return usage(std::string(name) + " needs --control SESSION");
   if (options.mode == Mode::doctor) return settle_doctor(options);
+  RETURN_IF_ERROR(settle_latency(options));
   if (options.mode == Mode::replay) return settle_replay(options);
   RETURN_IF_ERROR(refuse_replays(options));
   RETURN_IF_ERROR(settle_attach(options));

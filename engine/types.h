@@ -147,7 +147,8 @@ using RecordSink = std::function<void(const trace::EventRecord&, const program::
 struct RunOptions {
   std::uint64_t max_events = 0;            // 0: no limit; afterwards the program goes on untraced
   std::chrono::nanoseconds duration{0};    // 0: no limit
-  std::string format = "text";             // a name of engine/output/formats.h
+  std::string format = "text";             // a name of engine/pictures/formats.h
+  std::uint64_t min_latency = 0;           // nanoseconds: shorter calls are not shown, where the format shows calls
   bool records = false;                    // write a recording (engine/recording/) instead
   std::uint64_t record_limit = 0;          // bytes of it; 0: none. Afterwards the program goes on untraced
   bool header = true;                      // begin with the names of the columns

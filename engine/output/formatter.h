@@ -22,7 +22,8 @@ struct Options {
       false;              // in strings and names (escape.h); else every byte is printed unchanged, as the kernel does
   bool is_short = false;  // without the column of flags, which here are always dots
   std::uint32_t string_limit = shared::kMostString;  // characters of a string that are shown
-  Symbols* symbols = nullptr;  // names code addresses; null: they print as numbers. Must outlive the formatter
+  std::uint64_t min_latency = 0;  // nanoseconds: shorter calls are not shown, where the format shows calls
+  Symbols* symbols = nullptr;     // names code addresses; null: they print as numbers. Must outlive the formatter
 };
 
 // The counts of an event at the end of the session.

@@ -52,7 +52,7 @@ std::optional<program::Field> field_of(Parser& parser) {
 std::optional<program::EventLayout> layout_of(std::string_view bytes) {
   Parser parser(bytes);
   program::EventLayout layout{.group = std::string(parser.text()), .event = std::string(parser.text())};
-  layout.place = parser.text();
+  layout.place = parser.text(), layout.function = parser.text();
   layout.is_return = parser.number<std::uint32_t>() != 0;
   const auto style = parser.number<std::uint32_t>();
   layout.fixed_bytes = parser.number<std::uint32_t>();
@@ -67,8 +67,9 @@ std::optional<program::EventLayout> layout_of(std::string_view bytes) {
     layout.fields.push_back(std::move(*field));
   }
   const bool has_caller = layout.style != program::Style::function || !layout.fields.empty();
-  return parser.is_at_end() && has_caller && layout.place.size() <= kMostText ? std::optional(std::move(layout))
-                                                                              : std::nullopt;
+  return parser.is_at_end() && has_caller && std::max(layout.place.size(), layout.function.size()) <= kMostText
+             ? std::optional(std::move(layout))
+             : std::nullopt;
 }
 
 std::span<const std::uint8_t> as_bytes(std::string_view text) {

@@ -29,7 +29,7 @@ void add_entry(EntryKind kind, std::string_view bytes, Buffer& out) {
 }
 
 std::string_view event_bytes(const program::EventLayout& layout, Writer& writer) {
-  writer.text(layout.group).text(layout.event).text(layout.place);
+  writer.text(layout.group).text(layout.event).text(layout.place).text(layout.function);
   writer.number(static_cast<std::uint32_t>(layout.is_return)).number(static_cast<std::uint32_t>(layout.style));
   writer.number(layout.fixed_bytes).number(static_cast<std::uint32_t>(layout.fields.size()));
   for (const program::Field& field : layout.fields) {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "engine/output/formats.h"
+#include "engine/pictures/formats.h"
 #include "engine/program/filter.h"
 #include "engine/recording/entries.h"
 #include "engine/recording/file_format.h"
@@ -125,6 +125,7 @@ class Player final : public Listener {
     formatter_ = format_.make({.escape_control = settings.has(kEscapes) && !options_.raw_strings,
                                .is_short = settings.has(kShortLines) || options_.short_lines,
                                .string_limit = options_.string_limit.value_or(settings.string_limit),
+                               .min_latency = options_.min_latency,
                                .symbols = settings.has(kKnowsSymbols) ? &symbols : nullptr});
     has_header_ = !options_.without_header && (settings.has(kHasHeader) || !format_.takes_text);
     for (const program::EventLayout& layout : known_) formatter_->add(layout);

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "engine/output/formats.h"
+#include "engine/pictures/formats.h"
 #include "engine/recording/recorder.h"
 
 namespace uprobe {
@@ -45,6 +45,7 @@ class Printer : public Recipient {
         writer_(writer_for(options, {.escape_control = !options.raw_strings,
                                      .is_short = options.short_lines,
                                      .string_limit = string_limit,
+                                     .min_latency = options.min_latency,
                                      .symbols = symbols})) {}
 
   void learn_events() override {

@@ -19,8 +19,8 @@ LAYERS = {
     "engine/plan": 6, "engine/trace": 6,
     "engine/output": 7, "engine/mailbox": 7,
     "engine": 7,  # types.h: the facade's vocabulary
-    "engine/ipc": 8, "engine/process": 8, "engine/recording": 8,
-    "engine/symbolize": 9, "engine/patch": 9,
+    "engine/ipc": 8, "engine/process": 8, "engine/pictures": 8,
+    "engine/symbolize": 9, "engine/patch": 9, "engine/recording": 9,
     "engine/inject": 10,
     "engine/arm": 11,
     "engine/resolve": 12, "engine/attach": 12, "engine/generated": 12,

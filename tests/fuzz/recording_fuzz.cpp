@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string>
 
-#include "engine/output/formats.h"
+#include "engine/pictures/formats.h"
 #include "engine/recording/file_format.h"
 #include "engine/recording/recorder.h"
 #include "engine/recording/replay.h"

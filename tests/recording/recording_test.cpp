@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/output/formats.h"
+#include "engine/pictures/formats.h"
 #include "engine/recording/recorder.h"
 #include "engine/recording/replay.h"
 #include "tests/output/sample.h"
@@ -211,10 +211,10 @@ TEST_F(Recording, OtherFilesAndVersions) {
   EXPECT_EQ(play().error, "is not a recording of uprobe-run");
   write("# tracer: nop\n#                                _-----=> irqs-off/BH-disabled\n");
   EXPECT_EQ(play().error, "is not a recording of uprobe-run");
-  FileHead head{.version = 2};
+  FileHead head{.version = 3};
   head.tool = {'9', '.', '1'};
   write(std::string(reinterpret_cast<const char*>(&head), sizeof head));
-  EXPECT_EQ(play().error, "is a recording of format 2, and this uprobe-run reads format 1: uprobe-run 9.1 reads it");
+  EXPECT_EQ(play().error, "is a recording of format 3, and this uprobe-run reads format 2: uprobe-run 9.1 reads it");
   ::unlink(path_.c_str());
   EXPECT_NE(play().error.find("cannot be read"), std::string::npos);
 }

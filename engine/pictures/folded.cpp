@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/output/folded.h"
+#include "engine/pictures/folded.h"
 
 #include <algorithm>
 

@@ -17,6 +17,7 @@ struct Format {
   bool takes_text = false;        // lines of text can be put between and after the records
   bool has_fixed_fields = false;  // an event that is added later can have no other fields
   bool tells_losses = false;
+  bool shows_latency = false;  // of calls, and so can leave out short ones
 };
 
 std::span<const Format> formats();

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-#include "engine/output/formats.h"
+#include "engine/pictures/formats.h"
 
 #include <algorithm>
 #include <array>
 
-#include "engine/output/chrome.h"
 #include "engine/output/csv.h"
-#include "engine/output/folded.h"
 #include "engine/output/json.h"
 #include "engine/output/perf.h"
 #include "engine/output/text.h"
+#include "engine/pictures/chrome.h"
+#include "engine/pictures/folded.h"
+#include "engine/pictures/graph.h"
 
 namespace uprobe::format {
 
@@ -26,6 +27,7 @@ std::unique_ptr<Formatter> make_text(const Options& options) {
 
 constexpr std::array kFormats = {
     Format{.name = "text", .make = make_text, .takes_text = true},
+    Format{.name = "graph", .make = make<GraphFormatter>, .takes_text = true, .shows_latency = true},
     Format{.name = "json", .make = make<JsonFormatter>, .tells_losses = true},
     Format{.name = "csv", .make = make<CsvFormatter>, .has_fixed_fields = true},
     Format{.name = "chrome", .make = make<ChromeFormatter>, .tells_losses = true},
