@@ -78,13 +78,17 @@ Output:
                             line; csv: a column for each name of a field;
                             chrome: calls as slices, for Perfetto; folded:
                             stacks and their counts, for flame graphs; perf:
-                            as perf script prints
+                            as perf script prints; pprof: a profile for pprof;
+                            flamegraph: an SVG; html: a page with functions, a
+                            time line, stacks and events, for any browser
       --style=STYLE         event (default): as uprobe events print; short:
                             without header and flags; 2009: as the first kprobe
                             tracer did, function: @function+OFFSET; graph: see
                             --graph
       --graph               calls as a tree for each thread, with latencies: of
                             functions with both -p and -r; other hits are leaves
+      --counter=EVENT:FIELD with --format=chrome or html: show the numbers of
+                            FIELD as a curve (repeatable)
       --min-latency=TIME    with --graph: only calls that last TIME, such as 1ms,
                             and what is inside of them
       --no-header           no names of columns before the trace

@@ -82,6 +82,7 @@ struct Options {
   spec::Style style = spec::Style::event;   // for events without a style of their own
   bool short_lines = false;                 // --style=short
   std::string format = "text";              // --format
+  std::vector<std::string> counters;        // --counter
   std::chrono::nanoseconds min_latency{0};  // of the calls that are shown; 0: all
   bool no_header = false;
   std::string record;              // --record: takes the place of `output`; empty: none

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "cli/replay.h"
 
+#include "cli/output_options.h"
 #include "cli/text.h"
 
 namespace uprobe::cli {
@@ -16,6 +17,7 @@ recording::ReplayOptions choice_of(const Options& options) {
   choice.raw_strings = options.raw_strings;
   choice.string_limit = options.string_limit;
   choice.max_events = options.max_events;
+  choice.counters = options.counters;
   choice.min_latency = static_cast<std::uint64_t>(options.min_latency.count());
   return choice;
 }
@@ -33,6 +35,7 @@ void tell_losses(const Call& call, const std::vector<format::Total>& totals) {
 Outcome replay(const Call& call) {
   Result<TraceSink> sink = TraceSink::open(call.options.output.empty() ? "-" : call.options.output, call.streams);
   if (!sink) return fail(call, sink.error());
+  if (const Status fits = check_terminal(call.options, sink->is_terminal()); !fits) return fail(call, fits.error());
   const auto totals =
       recording::replay(choice_of(call.options), [&](std::string_view text) { return sink->write(text); });
   sink->finish();

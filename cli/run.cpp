@@ -77,6 +77,7 @@ std::vector<Problem> problems(Engine& engine, const SessionOptions& options, con
     SessionOptions alone = options;
     alone.definitions = {definitions.list[i]};
     alone.definitions[0].triggers.clear();  // they may name other events
+    alone.counters.clear();                 // likewise
     const Status checked = engine.check(alone);
     if (checked) continue;
     const auto option = option_context(checked.error(), definitions.list[i]);
@@ -178,6 +179,7 @@ bool prepare(const Call& call) {
   options.tier = call.options.tier;
   options.returns = returns_for(call.options);
   options.style = call.options.style;
+  options.counters = call.options.counters;
   options.has_fixed_fields = has_fixed_fields(call.options);
   options.has_socket = options.has_guardian = true;
   options.joins_others = call.options.joins_others;
@@ -200,6 +202,7 @@ bool prepare(const Call& call) {
   }
   const Status prepared = call.engine.prepare(options);
   if (prepared) return true;
+  if (prepared.error().where.starts_with("--counter=")) return call.diagnostics.error(prepared.error()), false;
   if (const Error cause = cause_of(call, prepared.error()); !same(cause, prepared.error()))
     return call.diagnostics.error(cause), false;
   const std::vector<Problem> found = problems(call.engine, options, *definitions, prepared.error());
@@ -291,6 +294,7 @@ Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
   options.raw_strings = call.options.raw_strings;
   options.short_lines = call.options.short_lines;
   options.format = call.options.format;
+  options.counters = call.options.counters;
   options.min_latency = static_cast<std::uint64_t>(call.options.min_latency.count());
   options.records = !call.options.record.empty();
   options.record_limit = call.options.record_limit;
@@ -327,6 +331,7 @@ struct Sinks {
 Result<Sinks> Sinks::open(const std::string& output, const Call& call) {
   Result<TraceSink> trace = TraceSink::open(output, call.streams);
   if (!trace) return trace.error();
+  RETURN_IF_ERROR(check_terminal(call.options, trace->is_terminal()));
   if (call.options.histogram_file.empty()) return Sinks{trace.take(), std::nullopt};
   Result<TraceSink> histograms = TraceSink::open(call.options.histogram_file, call.streams);
   if (!histograms) return histograms.error();

@@ -55,6 +55,8 @@ struct SessionOptions {
   bool has_guardian = false;
   // Whether an event that is added later can have only fields of names that other events have.
   bool has_fixed_fields = false;
+  // "EVENT:FIELD": each has to be a number of an event.
+  std::vector<std::string> counters;
   // The process id that the user knows, if it is not this process's; 0: it is.
   int known_as = 0;
   // launch() makes this process the program, instead of a child.
@@ -149,6 +151,7 @@ struct RunOptions {
   std::chrono::nanoseconds duration{0};    // 0: no limit
   std::string format = "text";             // a name of engine/pictures/formats.h
   std::uint64_t min_latency = 0;           // nanoseconds: shorter calls are not shown, where the format shows calls
+  std::vector<std::string> counters;       // "EVENT:FIELD", of numbers, for formats that show curves
   bool records = false;                    // write a recording (engine/recording/) instead
   std::uint64_t record_limit = 0;          // bytes of it; 0: none. Afterwards the program goes on untraced
   bool header = true;                      // begin with the names of the columns

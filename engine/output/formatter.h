@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/output/buffer.h"
 #include "engine/output/symbols.h"
@@ -16,6 +17,11 @@
 
 namespace uprobe::format {
 
+// A field whose numbers are a curve.
+struct Counter {
+  std::string event, field;  // "[GROUP/]EVENT"
+};
+
 // A format takes of them the parts that have a meaning in it.
 struct Options {
   bool escape_control =
@@ -24,6 +30,7 @@ struct Options {
   std::uint32_t string_limit = shared::kMostString;  // characters of a string that are shown
   std::uint64_t min_latency = 0;  // nanoseconds: shorter calls are not shown, where the format shows calls
   Symbols* symbols = nullptr;     // names code addresses; null: they print as numbers. Must outlive the formatter
+  std::vector<Counter> counters = {};
 };
 
 // The counts of an event at the end of the session.

@@ -22,6 +22,13 @@ std::string shown_name(const program::EventLayout& layout) {
   return has_function && layout.style != program::Style::kprobes_2009 ? elf::plain_name(layout.place) : layout.event;
 }
 
+std::optional<std::uint64_t> recorded_latency(const KnownEvent& event, Values& values) {
+  for (const program::Field& field : event.fields())
+    if (field.of_entry && field.name == "latency" && field.count == 0)
+      if (const Value value = values.at(field); value.kind == Value::Kind::unsigned_decimal) return value.number;
+  return std::nullopt;
+}
+
 void CallEvents::add(const program::EventLayout& layout) {
   Event event{.function = 0, .is_exec = is_exec(layout.place)};
   if (!layout.function.empty()) {

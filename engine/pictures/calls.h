@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/output/values.h"
 #include "engine/program/layout.h"
 #include "engine/trace/event_record.h"
 
@@ -23,6 +24,9 @@ namespace uprobe::format {
 
 // The name of the function at whose entry or return the event is, as tools print it; else the event's.
 std::string shown_name(const program::EventLayout& layout);
+
+// The value of a field $latency of a return, if it was recorded under that name.
+std::optional<std::uint64_t> recorded_latency(const KnownEvent& event, Values& values);
 
 class CallEvents {
  public:

@@ -2,6 +2,7 @@
 #include "engine/pictures/chrome.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "engine/output/digits.h"
@@ -38,6 +39,7 @@ void ChromeFormatter::begin(std::string_view kind, std::uint32_t tid, std::uint3
 void ChromeFormatter::add(const program::EventLayout& layout) {
   events_.emplace_back(layout);
   names_.push_back(json_of(layout.event));
+  counted_.push_back(counted_fields(options_.counters, events_.back()));
   roles_.add(layout);
 }
 
@@ -66,6 +68,7 @@ void ChromeFormatter::append(const trace::EventRecord& record, std::string_view 
   const auto left = [&](const Thread& thread, const Call& call) { add_instant(call, thread, out); };
   Thread& thread = threads_.thread_of(record, left);
   name_thread(thread, comm, out);
+  if (!counted_[record.type].empty()) add_counters(record, thread, out);
   Call call{.ns = record.ns, .type = record.type, .data = std::string(fields.view())};
   switch (roles_.role(record.type)) {
     case CallEvents::Role::entry:
@@ -76,6 +79,30 @@ void ChromeFormatter::append(const trace::EventRecord& record, std::string_view 
       [[fallthrough]];
     case CallEvents::Role::hit:
       return add_instant(call, thread, out);
+  }
+}
+
+void ChromeFormatter::add_counters(const trace::EventRecord& record, const Thread& thread, Buffer& out) {
+  const KnownEvent& event = events_[record.type];
+  Values values(event, record, options_, padded_);
+  for (const CountedField& counted : counted_[record.type]) {
+    const Value value = values.at(event.fields()[counted.field]);
+    if (value.kind == Value::Kind::missing) continue;
+    if (value.kind == Value::Kind::floating && !std::isfinite(value.floating)) continue;
+    const Counter& counter = options_.counters[counted.counter];
+    begin("C", thread.tid, thread.pid, out);
+    add_microseconds(out, ",\"ts\":", record.ns);
+    out.add(",\"name\":");
+    add_json_text(out, counter.event + ":" + counter.field);
+    out.add(",\"args\":{");
+    add_json_text(out, counter.field);
+    out.add(":");
+    const bool is_hex = value.kind == Value::Kind::hex;
+    add_number(out, {.kind = is_hex ? Value::Kind::unsigned_decimal : value.kind,
+                     .is_single = value.is_single,
+                     .number = value.number,
+                     .floating = value.floating});
+    out.add("}}");
   }
 }
 

@@ -2,6 +2,7 @@
 // Trace Event JSON, for Perfetto's UI, chrome://tracing and speedscope: an array of objects.
 //
 // A call whose entry and return are both recorded (calls.h) is a slice, with the values of both; every other hit is an instant.
+// Fields that are counters have a track of their own.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include "engine/output/json_values.h"
 #include "engine/output/values.h"
 #include "engine/pictures/calls.h"
+#include "engine/pictures/counters.h"
 
 namespace uprobe::format {
 
@@ -36,11 +38,13 @@ class ChromeFormatter final : public Formatter {
   void name_thread(Thread& thread, std::string_view comm, Buffer& out);
   void add_slice(const Call& call, std::uint64_t ns, const std::string& values, const Thread& thread, Buffer& out);
   void add_instant(const Call& call, const Thread& thread, Buffer& out);
+  void add_counters(const trace::EventRecord& record, const Thread& thread, Buffer& out);
   void begin(std::string_view kind, std::uint32_t tid, std::uint32_t pid, Buffer& out);
 
   const Options options_;
   std::vector<KnownEvent> events_;
   std::vector<std::string> names_;  // of the events, as JSON
+  std::vector<std::vector<CountedField>> counted_;
   CallEvents roles_;
   std::vector<std::uint8_t> padded_;
   Threads threads_{roles_};

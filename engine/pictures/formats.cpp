@@ -9,8 +9,11 @@
 #include "engine/output/perf.h"
 #include "engine/output/text.h"
 #include "engine/pictures/chrome.h"
+#include "engine/pictures/flamegraph.h"
 #include "engine/pictures/folded.h"
 #include "engine/pictures/graph.h"
+#include "engine/pictures/html.h"
+#include "engine/pictures/pprof.h"
 
 namespace uprobe::format {
 
@@ -30,9 +33,13 @@ constexpr std::array kFormats = {
     Format{.name = "graph", .make = make<GraphFormatter>, .takes_text = true, .shows_latency = true},
     Format{.name = "json", .make = make<JsonFormatter>, .tells_losses = true},
     Format{.name = "csv", .make = make<CsvFormatter>, .has_fixed_fields = true},
-    Format{.name = "chrome", .make = make<ChromeFormatter>, .tells_losses = true},
+    Format{.name = "chrome", .make = make<ChromeFormatter>, .tells_losses = true, .shows_counters = true},
     Format{.name = "folded", .make = make<FoldedFormatter>},
     Format{.name = "perf", .make = make<PerfFormatter>},
+    Format{.name = "pprof", .make = make<PprofFormatter>, .tells_losses = true, .is_document = true, .is_binary = true},
+    Format{.name = "flamegraph", .make = make<FlameGraphFormatter>, .tells_losses = true, .is_document = true},
+    Format{
+        .name = "html", .make = make<HtmlFormatter>, .tells_losses = true, .is_document = true, .shows_counters = true},
 };
 
 }  // namespace

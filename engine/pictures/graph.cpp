@@ -39,14 +39,6 @@ std::string latency_text(std::uint64_t ns) {
   return padded(std::to_string(ns / 1000) + "." + std::string(3 - rest.size(), '0') + rest, kLatencyColumns) + " us";
 }
 
-// The value of a field $latency of a return, if it was recorded.
-std::optional<std::uint64_t> recorded_latency(const KnownEvent& event, Values& values) {
-  for (const program::Field& field : event.fields())
-    if (field.of_entry && field.name == "latency" && field.count == 0)
-      if (const Value value = values.at(field); value.kind == Value::Kind::unsigned_decimal) return value.number;
-  return std::nullopt;
-}
-
 }  // namespace
 
 void GraphFormatter::add(const program::EventLayout& layout) {

@@ -195,7 +195,7 @@ bool SavedSymbols::take_frames(std::string_view bytes) {
     format::CodePlace place;
     place.distance = parser.number<std::uint64_t>(), place.size = parser.number<std::uint64_t>();
     place.offset = parser.number<std::uint64_t>();
-    place.name = parser.text(), place.path = parser.text();
+    place.name = parser.text(), place.path = parser.text(), place.build_id = parser.text();
     if (frames_.size() == kMostFrames) return false;
     frames_.push_back(frame), places_.push_back(std::move(place));
   }

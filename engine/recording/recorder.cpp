@@ -156,7 +156,8 @@ void Recorder::add_stack(const trace::EventRecord& record, Buffer& out) {
           .number(place.size)
           .number(place.offset)
           .text(place.name.substr(0, kMostName))
-          .text(place.path);
+          .text(place.path)
+          .text(place.build_id);
     }
     add_entry(EntryKind::frames, writer.bytes(), out);
   }

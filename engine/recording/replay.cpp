@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "engine/pictures/counters.h"
 #include "engine/pictures/formats.h"
 #include "engine/program/filter.h"
 #include "engine/recording/entries.h"
@@ -126,7 +127,8 @@ class Player final : public Listener {
                                .is_short = settings.has(kShortLines) || options_.short_lines,
                                .string_limit = options_.string_limit.value_or(settings.string_limit),
                                .min_latency = options_.min_latency,
-                               .symbols = settings.has(kKnowsSymbols) ? &symbols : nullptr});
+                               .symbols = settings.has(kKnowsSymbols) ? &symbols : nullptr,
+                               .counters = format::parse_counters(options_.counters)});
     has_header_ = !options_.without_header && (settings.has(kHasHeader) || !format_.takes_text);
     for (const program::EventLayout& layout : known_) formatter_->add(layout);
   }
@@ -181,9 +183,11 @@ class Player final : public Listener {
 Result<std::vector<format::Total>> replay(const ReplayOptions& options, const Output& output) {
   Survey survey(options);
   // What is wrong with the file is said after what it holds.
-  if (!options.filter.empty() || format::format_called(options.format)->has_fixed_fields)
+  const bool has_counters = !options.counters.empty();
+  if (!options.filter.empty() || has_counters || format::format_called(options.format)->has_fixed_fields)
     static_cast<void>(read_recording(options.path, survey));
   RETURN_IF_ERROR(survey.verdict());
+  if (has_counters) RETURN_IF_ERROR(format::check_counters(options.counters, survey.layouts));
   Player player(options, output, survey.layouts);
   const Status read = read_recording(options.path, player);
   std::vector<format::Total> totals = player.finish();

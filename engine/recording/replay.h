@@ -25,6 +25,7 @@ struct ReplayOptions {
   std::optional<std::uint64_t> from, to;      // nanoseconds, or those of the printed time
   std::uint64_t max_events = 0;               // 0: no limit
   std::uint64_t min_latency = 0;              // as in RunOptions
+  std::vector<std::string> counters = {};     // likewise
 };
 
 // Returns the events that have lost hits. A filter that none of the events takes is refused before anything is printed.

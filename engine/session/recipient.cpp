@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "engine/pictures/counters.h"
 #include "engine/pictures/formats.h"
 #include "engine/recording/recorder.h"
 
@@ -46,7 +47,8 @@ class Printer : public Recipient {
                                      .is_short = options.short_lines,
                                      .string_limit = string_limit,
                                      .min_latency = options.min_latency,
-                                     .symbols = symbols})) {}
+                                     .symbols = symbols,
+                                     .counters = format::parse_counters(options.counters)})) {}
 
   void learn_events() override {
     const bool is_first = known_ == 0;

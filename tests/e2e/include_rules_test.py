@@ -40,6 +40,7 @@ FOREIGN = {
     r"[Zz]y(?:dis|core)/.*": ["arch/x86/code/decode.cpp", "arch/x86/code/scan.cpp", "arch/x86/code/zydis.h"],
     r"(?:libelf|gelf)\.h": ["engine/elf/"],
     r"lzma\.h": ["engine/elf/debug_names.cpp"],
+    r"zlib\.h": ["engine/pictures/deflate.cpp"],
     r"(?:elfutils/.*|dwarf)\.h": ["engine/dwarf/"],
     r"capstone/.*": [],  # the second opinion of the tests
 }
