@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/pictures/deflate.h"
 
+#define ZLIB_CONST
 #include <zlib.h>
 
 #include <algorithm>
@@ -37,8 +38,7 @@ void Deflater::end() { run({}, Z_FINISH); }
 
 void Deflater::run(std::string_view bytes, int flush) {
   std::array<char, 16384> out;
-  // zlib takes its input as memory that it could change, and does not.
-  stream_->next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream_->next_in = reinterpret_cast<const Bytef*>(bytes.data());
   stream_->avail_in = static_cast<uInt>(bytes.size());
   do {
     stream_->next_out = reinterpret_cast<Bytef*>(out.data());

@@ -283,5 +283,57 @@ class Html(Pictures):
         self.assertEqual(browser.run("return [page.about.hits, page.about.rows, page.line.inView()]"), 3 * [sum(text.values())])
 
 
+class Build(harness.TestCase):
+    """make -j2: processes that begin, execute others and end, each with its own calls."""
+    def setUp(self):
+        super().setUp()
+        make, cc = harness.need("make"), harness.need("cc")
+        for name in "abc":
+            self.write(f"{name}.c", f"int {name}(void) {{ return 1; }}\n")
+        self.write("main.c", "int a(void), b(void), c(void); int main(void) { return a() + b() + c() != 3; }\n")
+        self.write("Makefile", f"prog: main.o a.o b.o c.o\n\t{cc} -o $@ $^\n%.o: %.c\n\t@echo \"$$(basename $<)\"; {cc} -c $<\n")
+        self.recording = self.path("recording")
+        words = harness.tracer("-q", "-b", "16M", f"--record={self.recording}")
+        for definition in ("p:open libc:open64 path=$arg1:string", "r:open_back libc:open64 fd=$retval:s32", "p:exec libc:execve",
+                           "r:exec_back libc:execve", "p:fork libc:fork", "r:fork_back libc:fork pid=$retval:s32"):
+            words += ["-p", definition]
+        environment = {**os.environ, "PATH": "/usr/bin:/bin", "TMPDIR": self.path("tmp")}
+        os.mkdir(self.path("tmp"))
+        seen = harness.run([*words, "--", make, "-j2"], cwd=self.path(""), env=environment)
+        self.assertEqual(seen.returncode, 0, seen.stderr)
+        self.text = self.replay().decode()
+        self.counts = collections.Counter(harness.EVENT.findall(self.text))
+        self.assertGreaterEqual(self.counts["open"], 4)
+
+    replay, page = Pictures.replay, Pictures.page
+
+    def test_chrome_has_a_slice_for_each_call_that_returned(self):
+        objects = json.loads(self.replay("--format=chrome"))
+        slices = collections.Counter(one["name"] for one in objects if one["ph"] == "X")
+        instants = collections.Counter(one["name"] for one in objects if one["ph"] == "i")
+        self.assertEqual(slices["open"], self.counts["open_back"])
+        self.assertEqual(slices["exec"], self.counts["exec_back"])
+        self.assertEqual(instants["exec"], self.counts["exec"] - self.counts["exec_back"], "those that succeeded")
+        self.assertEqual(slices["fork"] + instants["fork_back"], self.counts["fork_back"], "each returns twice")
+        self.assertEqual(slices["fork"], self.counts["fork"])
+
+    def test_the_tree(self):
+        graph = self.replay("--graph").decode()
+        self.assertEqual(graph.count("/* execve: no return was recorded */"), self.counts["exec"] - self.counts["exec_back"])
+        self.assertNotIn("/* open64: no", graph)
+        self.assertEqual(graph.count("fork() = 0 /* no entry was recorded */"), self.counts["fork"])
+
+    def test_the_page_and_the_flame_graph_count_all(self):
+        tree = xml.parse(self.page("flame.svg", "--format=flamegraph")).getroot()
+        titles = [title.text for title in tree.iter("{http://www.w3.org/2000/svg}title")]
+        self.assertRegex(titles[0], rf"^all: {sum(self.counts.values())} hits")
+        browser = Browser(self)
+        browser.open(self.page("page.html", "--format=html"))
+        self.assertIsNone(browser.run(Html.READY + "return page.error"))
+        hits = browser.run("return Object.fromEntries(page.about.events.filter((one) => one.hits).map((one) => [one.event, one.hits]))")
+        self.assertEqual(hits, dict(self.counts))
+        self.assertEqual(browser.run("return page.line.inView()"), sum(self.counts.values()))
+
+
 if __name__ == "__main__":
     harness.main()
