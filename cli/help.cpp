@@ -80,14 +80,24 @@ Output:
                             line; csv: a column for each name of a field;
                             chrome: calls as slices, for Perfetto; folded:
                             stacks and their counts, for flame graphs; perf:
-                            as perf script prints; trace.dat: for trace-cmd and
-                            KernelShark, with -o FILE; ctf: for babeltrace2 and
-                            Trace Compass, with -o FOLDER
+                            as perf script prints; pprof: a profile for pprof;
+                            flamegraph: an SVG; html: a page with functions, a
+                            time line, stacks and events, for any browser;
+                            trace.dat: for trace-cmd and KernelShark, with -o
+                            FILE; ctf: for babeltrace2 and Trace Compass, with
+                            -o FOLDER
       --clock=CLOCK         the times: mono (default), mono_raw, boot, tai, wall
                             (since 1970), global (the kernel's scheduler clock)
       --style=STYLE         event (default): as uprobe events print; short:
                             without header and flags; 2009: as the first kprobe
-                            tracer did, function: @function+OFFSET
+                            tracer did, function: @function+OFFSET; graph: see
+                            --graph
+      --graph               calls as a tree for each thread, with latencies: of
+                            functions with both -p and -r; other hits are leaves
+      --counter=EVENT:FIELD with --format=chrome or html: show the numbers of
+                            FIELD as a curve (repeatable)
+      --min-latency=TIME    with --graph: only calls that last TIME, such as 1ms,
+                            and what is inside of them
       --no-header           no names of columns before the trace
   -s, --string-limit=N      show N bytes of a string, 65535 at most (default
                             4096); three dots after it: there is more

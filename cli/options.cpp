@@ -130,8 +130,9 @@ Status set_color(Options& options, const std::string& value) {
 }
 
 Status set_style(Options& options, const std::string& value) {
+  if (value == "graph") return set_format(options, value);
   if (value != "event" && value != "short" && value != "2009")
-    return usage("'" + value + "' is not one of event, short, 2009");
+    return usage("'" + value + "' is not one of event, short, 2009, graph");
   options.style = value == "2009" ? spec::Style::kprobes_2009 : spec::Style::event;
   options.short_lines = value == "short";
   return ok();
@@ -202,6 +203,10 @@ constexpr std::array kRows = {
     Row{0, "format", required_argument, "FORMAT", set_format},
     Row{0, "clock", required_argument, "CLOCK", set_clock},
     Row{0, "style", required_argument, "STYLE", set_style},
+    Row{0, "graph", no_argument, "", [](Options& o, Text) { return set_format(o, "graph"); }},
+    Row{0, "counter", required_argument, "EVENT:FIELD", add_counter},
+    Row{0, "min-latency", required_argument, "TIME",
+        [](Options& o, Text v) { return store(o.min_latency, parse_duration(v)); }},
     Row{0, "no-header", no_argument, "", [](Options& o, Text) { return o.no_header = true, ok(); }},
     Row{0, "record", required_argument, "FILE", [](Options& o, Text v) { return set_name(o.record, v); }},
     Row{0, "limit", required_argument, "SIZE",

@@ -82,10 +82,12 @@ struct Options {
   bool skip_refused = false;
   plan::Tier tier = plan::Tier::automatic;
   plan::ReturnMode returns = plan::ReturnMode::automatic;
-  spec::Style style = spec::Style::event;  // for events without a style of their own
-  bool short_lines = false;                // --style=short
-  std::string format = "text";             // --format
-  std::optional<trace::ClockKind> clock;   // --clock; else mono
+  spec::Style style = spec::Style::event;   // for events without a style of their own
+  bool short_lines = false;                 // --style=short
+  std::string format = "text";              // --format
+  std::optional<trace::ClockKind> clock;    // --clock; else mono
+  std::vector<std::string> counters;        // --counter
+  std::chrono::nanoseconds min_latency{0};  // of the calls that are shown; 0: all
   bool no_header = false;
   bool stacks = false;  // -k
   CallSums calls = CallSums::none;

@@ -4,11 +4,13 @@
 #include <algorithm>
 
 #include "engine/export/formats.h"
+#include "engine/pictures/counters.h"
 
 namespace uprobe::cli {
 namespace {
 
 constexpr const char* kText = "text";
+constexpr const char* kGraph = "graph";
 
 bool records(const Options& options) { return !options.record.empty(); }
 
@@ -34,11 +36,43 @@ Error refused(const Options& options, const std::string& text, const std::string
 
 Error daemonize_error(const std::string& text) { return Error{.code = Code::usage, .text = text}; }
 
+Status settle_latency(const Options& options) {
+  if (options.min_latency.count() == 0) return ok();
+  if (!records(options) && format::format_called(options.format)->shows_latency) return ok();
+  return Error{.code = Code::usage,
+               .text = records(options) ? "a recording has all calls" : "it chooses among the calls of a graph",
+               .where = "--min-latency",
+               .help = records(options) ? "--replay=FILE --graph --min-latency=TIME" : "--graph"};
+}
+
+Status settle_counters(const Options& options) {
+  if (options.counters.empty() || format::format_called(options.format)->shows_counters) return ok();
+  return Error{.code = Code::usage,
+               .text = "--format=" + options.format + " has no place for curves",
+               .where = "--counter",
+               .help = "--format=html or chrome"};
+}
+
+// Standard error has messages, too, and standard output may be the program's.
+Status settle_document(const Options& options) {
+  const bool has_place = !options.output.empty() || options.mode == Mode::replay || attaches(options);
+  if (has_place || options.mode != Mode::trace || !format::format_called(options.format)->is_document) return ok();
+  return refused(options, "it is a file, and standard error has other lines", "-o FILE");
+}
+
 }  // namespace
+
+Status add_counter(Options& options, const std::string& text) {
+  if (const auto counter = format::parse_counter(text); !counter) return counter.error();
+  options.counters.push_back(text);
+  return ok();
+}
 
 Status set_format(Options& options, const std::string& name) {
   if (format::format_called(name) == nullptr)
     return Error{.code = Code::usage, .text = "'" + name + "' is not one of " + format::format_names()};
+  if (options.format != kText && options.format != name && (options.format == kGraph || name == kGraph))
+    return Error{.code = Code::usage, .text = "a graph is text, and not " + (name == kGraph ? options.format : name)};
   options.format = name;
   return ok();
 }
@@ -106,6 +140,17 @@ Status settle_output(const Options& options) {
   return ok();
 }
 
+Status settle_pictures(const Options& options) {
+  RETURN_IF_ERROR(settle_latency(options));
+  RETURN_IF_ERROR(settle_counters(options));
+  return settle_document(options);
+}
+
+Status check_terminal(const Options& options, bool is_terminal) {
+  if (!is_terminal || records(options) || !format::format_called(options.format)->is_binary) return ok();
+  return refused(options, "it is no text for a terminal", "-o FILE");
+}
+
 Status settle_replay(const Options& options) {
   const auto usage = [](const std::string& text) {
     return Error{.code = Code::usage, .text = text, .where = "--replay", .help = "e.g. uprobe-run --replay=FILE"};
@@ -139,7 +184,8 @@ Status refuse_replays(const Options& options) {
 
 bool wants_header(const Options& options) {
   if (options.no_header) return false;
-  return options.format != kText || (!options.quiet && !options.short_lines && !only_counts(options));
+  return !format::format_called(options.format)->takes_text ||
+         (!options.quiet && !options.short_lines && !only_counts(options));
 }
 
 bool takes_text(const Options& options) {

@@ -10,6 +10,7 @@
 
 namespace uprobe::cli {
 
+Status add_counter(Options& options, const std::string& text);
 Status set_format(Options& options, const std::string& name);
 Status set_clock(Options& options, const std::string& name);
 // A recording is written to the place of the trace.
@@ -20,6 +21,10 @@ Status settle_daemonize(const Options& options);
 Status check_clock(const Options& options);
 // Whether the format can hold what else the options ask for.
 Status settle_output(const Options& options);
+// --min-latency goes with formats that show calls, --counter with those that show curves; a document has a place of its own.
+Status settle_pictures(const Options& options);
+// Bytes that are no text do not go to a terminal.
+Status check_terminal(const Options& options, bool is_terminal);
 // Whether a recording can be printed so; and, for everything else, whether an option is there that is for recordings alone.
 Status settle_replay(const Options& options);
 Status refuse_replays(const Options& options);

@@ -19,6 +19,8 @@ recording::ReplayOptions choice_of(const Options& options) {
   choice.raw_strings = options.raw_strings;
   choice.string_limit = options.string_limit;
   choice.max_events = options.max_events;
+  choice.counters = options.counters;
+  choice.min_latency = static_cast<std::uint64_t>(options.min_latency.count());
   return choice;
 }
 
@@ -41,6 +43,7 @@ Outcome replay(const Call& call) {
   const std::string place = call.options.output.empty() ? "-" : call.options.output;
   Result<TraceSink> sink = TraceSink::open(place, call.streams, target_of(call.options), &recording->file.about);
   if (!sink) return fail(call, sink.error());
+  if (const Status fits = check_terminal(call.options, sink->is_terminal()); !fits) return fail(call, fits.error());
   recording::ReplayOptions choice = choice_of(call.options);
   choice.files = sink->files();
   const auto totals = recording::replay(*recording, choice, [&](std::string_view text) { return sink->write(text); });

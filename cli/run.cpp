@@ -98,6 +98,7 @@ std::vector<Problem> problems(Engine& engine, const SessionOptions& options, con
     SessionOptions alone = options;
     alone.definitions = {definitions.list[i]};
     alone.definitions[0].triggers.clear();  // they may name other events
+    alone.counters.clear();                 // likewise
     const Status checked = engine.check(alone);
     if (checked) continue;
     const auto option = option_context(checked.error(), definitions.list[i]);
@@ -215,6 +216,7 @@ bool prepare(const Call& call) {
   options.tier = call.options.tier;
   options.returns = returns_for(call.options);
   options.style = call.options.style;
+  options.counters = call.options.counters;
   options.has_fixed_fields = has_fixed_fields(call.options);
   options.has_socket = options.has_guardian = true;
   options.joins_others = call.options.joins_others;
@@ -237,6 +239,7 @@ bool prepare(const Call& call) {
   }
   const Status prepared = call.engine.prepare(options);
   if (prepared) return true;
+  if (prepared.error().where.starts_with("--counter=")) return call.diagnostics.error(prepared.error()), false;
   if (const Error cause = cause_of(call, prepared.error()); !same(cause, prepared.error()))
     return call.diagnostics.error(cause), false;
   const std::vector<Problem> found = problems(call.engine, options, *definitions, prepared.error());
@@ -330,6 +333,8 @@ Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
   options.format = call.options.format;
   options.clock = call.options.clock.value_or(options.clock);
   options.files = sink.files();
+  options.counters = call.options.counters;
+  options.min_latency = static_cast<std::uint64_t>(call.options.min_latency.count());
   options.records = !call.options.record.empty();
   options.record_limit = call.options.record_limit;
   options.header = wants_header(call.options);
@@ -371,6 +376,7 @@ struct Sinks {
 Result<Sinks> Sinks::open(const std::string& output, const Call& call) {
   Result<TraceSink> trace = TraceSink::open(output, call.streams, target_of(call.options));
   if (!trace) return trace.error();
+  RETURN_IF_ERROR(check_terminal(call.options, trace->is_terminal()));
   Sinks sinks{trace.take(), std::nullopt, std::nullopt};
   const auto open_other = [&](std::optional<TraceSink>& sink, const std::string& path) -> Status {
     if (path.empty()) return ok();

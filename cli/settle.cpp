@@ -145,13 +145,17 @@ Status settle(Options& options) {
   for (const ControlCommand& command : options.commands)
     if (const char* name = spelling(command.kind)) return usage(std::string(name) + " needs --control SESSION");
   if (options.mode == Mode::doctor) return settle_doctor(options);
-  if (options.mode == Mode::replay) return settle_replay(options);
+  if (options.mode == Mode::replay) {
+    RETURN_IF_ERROR(settle_pictures(options));
+    return settle_replay(options);
+  }
   RETURN_IF_ERROR(refuse_replays(options));
   RETURN_IF_ERROR(settle_attach(options));
   RETURN_IF_ERROR(settle_recording(options));
   RETURN_IF_ERROR(settle_daemonize(options));
   RETURN_IF_ERROR(settle_output(options));
   RETURN_IF_ERROR(settle_calls(options));
+  RETURN_IF_ERROR(settle_pictures(options));
   if (options.mode == Mode::list) return settle_list(options);
   if (lists(options)) {
     if (word_of_file(options).empty() && options.attach.pids.empty())

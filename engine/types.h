@@ -59,6 +59,8 @@ struct SessionOptions {
   bool has_guardian = false;
   // Whether an event that is added later can have only fields of names that other events have.
   bool has_fixed_fields = false;
+  // "EVENT:FIELD": each has to be a number of an event.
+  std::vector<std::string> counters;
   // The process id that the user knows, if it is not this process's; 0: it is.
   int known_as = 0;
   // launch() makes this process the program, instead of a child.
@@ -168,6 +170,8 @@ struct RunOptions {
   std::uint64_t max_events = 0;          // 0: no limit; afterwards the program goes on untraced
   std::chrono::nanoseconds duration{0};  // 0: no limit
   std::string format = "text";           // a name of engine/export/formats.h
+  std::uint64_t min_latency = 0;         // nanoseconds: shorter calls are not shown, where the format shows calls
+  std::vector<std::string> counters;     // "EVENT:FIELD", of numbers, for formats that show curves
   trace::ClockKind clock = trace::ClockKind::mono;
   format::Files* files = nullptr;  // has to be there for a format that writes files; the output gets nothing then
   bool records = false;            // write a recording (engine/recording/) instead

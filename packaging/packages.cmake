@@ -27,7 +27,7 @@ set(CPACK_DEBIAN_DEV_PACKAGE_NAME libuprobe-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 # the library and the agent of uprobe-run are parts of one build
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
-  "uprobe-run (= ${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}), libdw-dev, libelf-dev, liblzma-dev, libzydis-dev, pkg-config, g++")
+  "uprobe-run (= ${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}), libdw-dev, libelf-dev, liblzma-dev, zlib1g-dev, libzydis-dev, pkg-config, g++")
 set(CPACK_DEBIAN_DEV_DESCRIPTION
 "The engine of uprobe-run as a static library, for C++ tests and tools: starts
 programs, attaches to processes or to the own one, and returns the hits of its

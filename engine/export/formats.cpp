@@ -6,12 +6,16 @@
 
 #include "engine/export/ctf.h"
 #include "engine/export/trace_dat.h"
-#include "engine/output/chrome.h"
 #include "engine/output/csv.h"
-#include "engine/output/folded.h"
 #include "engine/output/json.h"
 #include "engine/output/perf.h"
 #include "engine/output/text.h"
+#include "engine/pictures/chrome.h"
+#include "engine/pictures/flamegraph.h"
+#include "engine/pictures/folded.h"
+#include "engine/pictures/graph.h"
+#include "engine/pictures/html.h"
+#include "engine/pictures/pprof.h"
 
 namespace uprobe::format {
 
@@ -28,11 +32,16 @@ std::unique_ptr<Formatter> make_text(const Options& options) {
 
 constexpr std::array kFormats = {
     Format{.name = "text", .make = make_text, .takes_text = true},
+    Format{.name = "graph", .make = make<GraphFormatter>, .takes_text = true, .shows_latency = true},
     Format{.name = "json", .make = make<JsonFormatter>, .tells_losses = true},
     Format{.name = "csv", .make = make<CsvFormatter>, .has_fixed_fields = true},
-    Format{.name = "chrome", .make = make<ChromeFormatter>, .tells_losses = true},
+    Format{.name = "chrome", .make = make<ChromeFormatter>, .tells_losses = true, .shows_counters = true},
     Format{.name = "folded", .make = make<FoldedFormatter>},
     Format{.name = "perf", .make = make<PerfFormatter>},
+    Format{.name = "pprof", .make = make<PprofFormatter>, .tells_losses = true, .is_document = true, .is_binary = true},
+    Format{.name = "flamegraph", .make = make<FlameGraphFormatter>, .tells_losses = true, .is_document = true},
+    Format{
+        .name = "html", .make = make<HtmlFormatter>, .tells_losses = true, .is_document = true, .shows_counters = true},
     Format{.name = "trace.dat", .make = make<TraceDatFormatter>, .tells_losses = true, .target = Target::file},
     Format{.name = "ctf", .make = make<CtfFormatter>, .tells_losses = true, .target = Target::folder},
 };

@@ -20,6 +20,10 @@ struct Format {
   bool takes_text = false;        // lines of text can be put between and after the records
   bool has_fixed_fields = false;  // an event that is added later can have no other fields
   bool tells_losses = false;
+  bool is_document = false;  // one whole, which stands in a file of its own
+  bool is_binary = false;
+  bool shows_counters = false;
+  bool shows_latency = false;  // of calls, and so can leave out short ones
   Target target = Target::stream;
 };
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/output/buffer.h"
 #include "engine/output/symbols.h"
@@ -18,6 +19,10 @@
 namespace uprobe::format {
 
 class Files;  // engine/export/files.h
+// A field whose numbers are a curve.
+struct Counter {
+  std::string event, field;  // "[GROUP/]EVENT"
+};
 
 // A format takes of them the parts that have a meaning in it.
 struct Options {
@@ -25,7 +30,9 @@ struct Options {
       false;              // in strings and names (escape.h); else every byte is printed unchanged, as the kernel does
   bool is_short = false;  // without the column of flags, which here are always dots
   std::uint32_t string_limit = shared::kMostString;  // characters of a string that are shown
-  Symbols* symbols = nullptr;  // names code addresses; null: they print as numbers. Must outlive the formatter
+  std::uint64_t min_latency = 0;  // nanoseconds: shorter calls are not shown, where the format shows calls
+  Symbols* symbols = nullptr;     // names code addresses; null: they print as numbers. Must outlive the formatter
+  std::vector<Counter> counters = {};
   trace::ClockKind clock = trace::ClockKind::mono;  // of the times that the records have by now
   Files* files = nullptr;                           // of a format that writes files itself; must outlive the formatter
 };

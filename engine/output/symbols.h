@@ -21,8 +21,9 @@ struct NamedAddress {
 struct CodePlace {
   std::string name;  // empty: not known
   std::uint64_t distance = 0, size = 0;
-  std::string path;          // empty: not known either
-  std::uint64_t offset = 0;  // in the file
+  std::string path;           // empty: not known either
+  std::uint64_t offset = 0;   // in the file
+  std::string build_id = {};  // of the file, in hexadecimal; empty: not known
 };
 
 // One line of a stack.

@@ -35,7 +35,8 @@ struct EventLayout {
   std::string event;
   bool is_return = false;  // another address @16, __probe_ret_ip
   Style style = Style::event;
-  std::string place;  // "function+0x4", for the other styles; empty: unknown
+  std::string place;          // "function+0x4", for the other styles; empty: unknown
+  std::string function = {};  // "PATH:0xOFFSET" of the function whose entry or return it is; empty: of no function
   std::uint32_t fixed_bytes = 16;
   std::vector<Field> fields;  // in argument order
 };

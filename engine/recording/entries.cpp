@@ -51,7 +51,7 @@ std::optional<program::Field> field_of(Parser& parser) {
 std::optional<program::EventLayout> layout_of(std::string_view bytes) {
   Parser parser(bytes);
   program::EventLayout layout{.group = std::string(parser.text()), .event = std::string(parser.text())};
-  layout.place = parser.text();
+  layout.place = parser.text(), layout.function = parser.text();
   layout.is_return = parser.number<std::uint32_t>() != 0;
   const auto style = parser.number<std::uint32_t>();
   layout.fixed_bytes = parser.number<std::uint32_t>();
@@ -66,8 +66,9 @@ std::optional<program::EventLayout> layout_of(std::string_view bytes) {
     layout.fields.push_back(std::move(*field));
   }
   const bool has_caller = layout.style != program::Style::function || !layout.fields.empty();
-  return parser.is_at_end() && has_caller && layout.place.size() <= kMostText ? std::optional(std::move(layout))
-                                                                              : std::nullopt;
+  return parser.is_at_end() && has_caller && std::max(layout.place.size(), layout.function.size()) <= kMostText
+             ? std::optional(std::move(layout))
+             : std::nullopt;
 }
 
 std::span<const std::uint8_t> as_bytes(std::string_view text) {
@@ -204,7 +205,7 @@ bool SavedSymbols::take_frames(std::string_view bytes) {
     format::CodePlace place;
     place.distance = parser.number<std::uint64_t>(), place.size = parser.number<std::uint64_t>();
     place.offset = parser.number<std::uint64_t>();
-    place.name = parser.text(), place.path = parser.text();
+    place.name = parser.text(), place.path = parser.text(), place.build_id = parser.text();
     if (frames_.size() == kMostFrames) return false;
     frames_.push_back(frame), places_.push_back(std::move(place));
   }

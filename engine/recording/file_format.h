@@ -16,7 +16,7 @@
 namespace uprobe::recording {
 
 inline constexpr std::array<std::uint8_t, 8> kMagic = {'U', 'P', 'R', 'E', 'C', '\r', '\n', '\0'};
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 
 struct FileHead {
   std::array<std::uint8_t, 8> magic = kMagic;

@@ -29,7 +29,7 @@ void add_entry(EntryKind kind, std::string_view bytes, Buffer& out) {
 }
 
 std::string_view event_bytes(const program::EventLayout& layout, Writer& writer) {
-  writer.text(layout.group).text(layout.event).text(layout.place);
+  writer.text(layout.group).text(layout.event).text(layout.place).text(layout.function);
   writer.number(static_cast<std::uint32_t>(layout.is_return)).number(static_cast<std::uint32_t>(layout.style));
   writer.number(layout.fixed_bytes).number(static_cast<std::uint32_t>(layout.fields.size()));
   for (const program::Field& field : layout.fields) {
@@ -165,7 +165,8 @@ void Recorder::add_stack(const trace::EventRecord& record, Buffer& out) {
           .number(place.size)
           .number(place.offset)
           .text(place.name.substr(0, kMostName))
-          .text(place.path);
+          .text(place.path)
+          .text(place.build_id);
     }
     add_entry(EntryKind::frames, writer.bytes(), out);
   }

@@ -10,6 +10,7 @@
 
 #include "engine/export/files.h"
 #include "engine/export/formats.h"
+#include "engine/pictures/counters.h"
 #include "engine/program/filter.h"
 #include "engine/recording/entries.h"
 #include "engine/recording/file_format.h"
@@ -130,7 +131,9 @@ class Player final : public Listener {
     formatter_ = format_.make({.escape_control = settings.has(kEscapes) && !options_.raw_strings,
                                .is_short = settings.has(kShortLines) || options_.short_lines,
                                .string_limit = options_.string_limit.value_or(settings.string_limit),
+                               .min_latency = options_.min_latency,
                                .symbols = settings.has(kKnowsSymbols) ? &symbols : nullptr,
+                               .counters = format::parse_counters(options_.counters),
                                .clock = options_.clock,
                                .files = options_.files});
     has_header_ = !options_.without_header && (settings.has(kHasHeader) || !format_.takes_text);
@@ -223,9 +226,11 @@ Result<std::vector<format::Total>> play(const Recording& recording, const Replay
                                         ForeignTrace* foreign) {
   Survey survey(options);
   // What is wrong with the file is said after what it holds.
-  if (!options.filter.empty() || format::format_called(options.format)->has_fixed_fields)
+  const bool has_counters = !options.counters.empty();
+  if (!options.filter.empty() || has_counters || format::format_called(options.format)->has_fixed_fields)
     static_cast<void>(read_recording(recording, survey));
   RETURN_IF_ERROR(survey.verdict());
+  if (has_counters) RETURN_IF_ERROR(format::check_counters(options.counters, survey.layouts));
   Player player(options, output, survey.layouts, foreign);
   const Status read = read_recording(recording, player);
   if (!player.has_clock()) return no_clock(recording, options);

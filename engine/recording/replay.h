@@ -30,6 +30,8 @@ struct ReplayOptions {
   std::string task;                           // fnmatch(3), of a name; or the id of a process or a thread
   std::optional<std::uint64_t> from, to;      // nanoseconds, or those of the printed time
   std::uint64_t max_events = 0;               // 0: no limit
+  std::uint64_t min_latency = 0;              // as in RunOptions
+  std::vector<std::string> counters = {};     // likewise
 };
 
 // Returns the events that have lost hits. A filter that none of the events takes is refused before anything is printed.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 
 #include "arch/code/instruction_bytes.h"
 #include "arch/code/vector_state.h"
@@ -24,6 +25,17 @@ void set_style(Probe& probe, spec::Style wanted) {
   const std::string& symbol = probe.spec.place.symbol;  // perhaps with a version
   layout.place = layout.style == spec::Style::kprobes_2009 ? plan::place_of_2009(probe.site.symbol, probe.site.address)
                                                            : symbol.substr(0, symbol.find('@'));
+}
+
+// The beginning of the function whose entry or return is probed. An entry that was moved after the prologue still is its function's.
+std::string function_of(const Probe& probe) {
+  const spec::Place& place = probe.spec.place;
+  if (place.is_generated || (!place.symbol.empty() && place.offset != 0)) return {};
+  std::uint64_t offset = probe.site.offset;
+  const std::size_t plus = probe.site.symbol.rfind("+0x");
+  if (!place.symbol.empty() && plus != std::string::npos)
+    offset -= std::strtoull(probe.site.symbol.c_str() + plus + 1, nullptr, 16);
+  return probe.site.file->path() + ":" + hex(offset);
 }
 
 // Checks the traced machine, which is this one.
@@ -214,6 +226,7 @@ Result<Probe> ProbeBuilder::make(const spec::ProbeSpec& definition, unsigned eve
   }
   probe.program = program.take();
   set_style(probe, options_.style);
+  probe.program.layout.function = function_of(probe);
   if (definition.is_return) RETURN_IF_ERROR(plan_returns(probe));
   return probe;
 }

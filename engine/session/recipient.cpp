@@ -8,6 +8,7 @@
 
 #include "engine/export/files.h"
 #include "engine/export/formats.h"
+#include "engine/pictures/counters.h"
 #include "engine/recording/recorder.h"
 #include "engine/trace/clock_map.h"
 #include "engine/trace/clocks.h"
@@ -82,7 +83,9 @@ class Printer : public Recipient {
         writer_(writer_for(options, {.escape_control = !options.raw_strings,
                                      .is_short = options.short_lines,
                                      .string_limit = string_limit,
+                                     .min_latency = options.min_latency,
                                      .symbols = symbols,
+                                     .counters = format::parse_counters(options.counters),
                                      .clock = options.clock,
                                      .files = options.files})),
         clocks_(options) {}

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/inject/preloaded.h"
+#include "engine/pictures/counters.h"
 #include "engine/process/processes.h"
 #include "engine/resolve/programs.h"
 #include "engine/session/attacher.h"
@@ -97,6 +98,18 @@ std::unique_ptr<Recipient> Session::State::make_printer_for(const RunOptions& ho
   return printer;
 }
 
+namespace {
+
+Status check_counters(const std::vector<std::string>& counters, const std::vector<Probe>& probes) {
+  std::vector<program::EventLayout> layouts;
+  layouts.reserve(counters.empty() ? 0 : probes.size());
+  for (const Probe& probe : probes)
+    if (!counters.empty()) layouts.push_back(probe.program.layout);
+  return format::check_counters(counters, layouts);
+}
+
+}  // namespace
+
 Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
@@ -109,6 +122,7 @@ Result<Session> Session::prepare(const SessionOptions& options) {
   auto state = std::make_unique<State>(options);
   RETURN_IF_ERROR(check_strings(state->options));
   RETURN_IF_ERROR(state->table.prepare(options.definitions));
+  RETURN_IF_ERROR(check_counters(options.counters, state->table.probes()));
   state->messages.notes = state->table.notes();
   RETURN_IF_ERROR(state->report.check_tiers());
   return Session(std::move(state));

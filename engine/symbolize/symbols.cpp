@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 #include <tuple>
 
 #include "engine/base/fd.h"
@@ -46,6 +47,17 @@ const elf::Symbol* function_around(const elf::ElfFile& file, std::uint64_t addre
     if (covers && (best == nullptr || is_better(symbol, *best))) best = &symbol;
   }
   return best;
+}
+
+// A file may hold any bytes as its id.
+std::string build_id_of(const elf::ElfFile& file) {
+  constexpr std::size_t kMostBytes = 32;
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  const auto id = file.build_id();
+  for (const std::uint8_t byte : id.first(std::min(id.size(), kMostBytes)))
+    text.append({kDigits[byte >> 4], kDigits[byte & 15]});
+  return text;
 }
 
 // The kernel gives the same one to all processes.
@@ -170,6 +182,7 @@ format::CodePlace SessionSymbols::place_of(const trace::EventRecord* record, std
   if (found.size() != 1) return {};
   format::CodePlace place{.name = {}, .path = found[0].path, .offset = found[0].offset_of(address)};
   const File file = file_of(found[0]);
+  if (file) place.build_id = build_id_of(*file);
   const auto link_address = file ? file->address_of_offset(place.offset) : std::nullopt;
   if (!link_address) return place;
   Known known;

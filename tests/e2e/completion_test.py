@@ -223,7 +223,7 @@ class Scripts(harness.TestCase):
         options = re.findall(r"^  (?:-\w, |    )(--[\w-]+)", harness.run([harness.tool(), "--help"]).stdout.decode(), re.M)
         self.assertGreater(len(options), 45)
         self.assertLessEqual({*options}, {word.rstrip("=") for word in complete("-")})
-        self.assertEqual(complete("--style", "=", ""), {"event", "short", "2009"})
+        self.assertEqual(complete("--style", "=", ""), {"event", "short", "2009", "graph"})
         self.assertEqual(complete("--trigger", "en"), {"enable_event:"})
         self.assertIn(str(os.getpid()), complete("-P", ""))
         self.assertLessEqual({"malloc", "malloc_trim"}, complete("-p", "libc", ":", "mall"))

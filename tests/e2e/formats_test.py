@@ -265,7 +265,7 @@ class Words(harness.TestCase):
     def test_an_unknown_format_is_answered_by_the_list(self):
         seen = harness.run([harness.tool(), "--format=xml", "-p", "malloc", "true"])
         self.assertEqual(seen.returncode, 125)
-        self.assertRegex(seen.stderr, rb"^uprobe-run: --format: 'xml' is not one of text, json, csv, chrome, folded, perf")
+        self.assertRegex(seen.stderr, rb"^uprobe-run: --format: 'xml' is not one of text, graph, json, csv, chrome, folded, perf, pprof, flamegraph, html")
 
 
 class Recordings(Formats):

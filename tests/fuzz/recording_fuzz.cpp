@@ -130,7 +130,7 @@ std::vector<std::string> fuzz_seeds() {
     recorder.append({.ns = 5, .tid = 1, .pid = 1, .payload = payload, .stack = stack}, "task", out);
     recorder.end(std::vector<format::Total>{{.name = "uprobes/e", .lost = 1}}, out);
     recorder.flush(out);
-    for (char number = 0; number < 8; ++number)
+    for (char number = 0; number < static_cast<char>(format::formats().size()); ++number)
       seeds.push_back(std::string(1, number) + std::string(out.view().substr(sizeof(FileHead) + sizeof(BlockHead))));
   }
   return seeds;

@@ -235,10 +235,10 @@ TEST_F(Recording, OtherFilesAndVersions) {
   EXPECT_EQ(play().error, "is not a recording of uprobe-run");
   write("# tracer: nop\n#                                _-----=> irqs-off/BH-disabled\n");
   EXPECT_EQ(play().error, "is not a recording of uprobe-run");
-  FileHead head{.version = 2};
+  FileHead head{.version = 3};
   head.tool = {'9', '.', '1'};
   write(std::string(reinterpret_cast<const char*>(&head), sizeof head));
-  EXPECT_EQ(play().error, "is a recording of format 2, and this uprobe-run reads format 1: uprobe-run 9.1 reads it");
+  EXPECT_EQ(play().error, "is a recording of format 3, and this uprobe-run reads format 2: uprobe-run 9.1 reads it");
   ::unlink(path_.c_str());
   EXPECT_EQ(play().error, "No such file or directory");
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);

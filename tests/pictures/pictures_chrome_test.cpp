@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
 
-#include "engine/output/chrome.h"
+#include "engine/pictures/chrome.h"
 #include "tests/output/sample.h"
 
 namespace uprobe::format {
@@ -12,14 +12,16 @@ class Chrome : public testing::Test {
   Chrome() {
     entry_.field("n", Kind::signed_decimal, 7);
     back_.field("n", Kind::signed_decimal, 8);
+    entry_.layout.function = back_.layout.function = "/prog:0x1136";
     formatter_.add(entry_.layout);
     formatter_.add(back_.layout);
+    entry_.layout.function = "/prog:0x5000";
+    formatter_.add(entry_.layout);
   }
-  void hit(bool is_return, std::uint64_t ns, std::uint64_t address = 0x401136, std::uint32_t tid = 13) {
-    Record record = is_return ? back_ : entry_;
-    std::memcpy(record.payload.data() + 8, &address, sizeof address);
+  void hit(std::uint16_t type, std::uint64_t ns, std::uint32_t tid = 13) {
+    Record record = type == 1 ? back_ : entry_;
     trace::EventRecord event = record.event(ns);
-    event.type = is_return ? 1 : 0;
+    event.type = type;
     event.tid = tid;
     formatter_.append(event, "zsh", out_);
   }
@@ -41,8 +43,8 @@ class Chrome : public testing::Test {
 TEST_F(Chrome, WithoutHitsItIsAnEmptyArray) { EXPECT_EQ(finish(), "[]\n"); }
 
 TEST_F(Chrome, ACallIsASlice) {
-  hit(false, 5'000);
-  hit(true, 7'250);
+  hit(0, 5'000);
+  hit(1, 7'250);
   EXPECT_EQ(finish(), R"([
 {"ph":"M","pid":12,"tid":13,"name":"thread_name","args":{"name":"zsh"}},
 {"ph":"X","pid":12,"tid":13,"ts":5.000,"dur":2.250,"name":"f","args":{"n":7,"return":{"n":8}}}
@@ -51,10 +53,10 @@ TEST_F(Chrome, ACallIsASlice) {
 }
 
 TEST_F(Chrome, HitsWithoutAPartnerAreInstants) {
-  hit(true, 1'000);
-  hit(false, 2'000);
-  hit(false, 3'000, 0x5000);
-  hit(true, 4'000);
+  hit(1, 1'000);
+  hit(0, 2'000);
+  hit(2, 3'000);
+  hit(1, 4'000);
   finish();
   EXPECT_EQ(count(R"("ph":"X")"), 1u);
   EXPECT_EQ(count(R"("ph":"i","pid":12,"tid":13,"ts":1.000,"s":"t","name":"f_back","args":{"n":8}})"), 1u);
@@ -62,24 +64,24 @@ TEST_F(Chrome, HitsWithoutAPartnerAreInstants) {
 }
 
 TEST_F(Chrome, ThreadsHaveCallsOfTheirOwn) {
-  hit(false, 1'000);
-  hit(false, 2'000, 0x401136, 14);
-  hit(true, 3'000);
-  hit(true, 4'000, 0x401136, 14);
+  hit(0, 1'000);
+  hit(0, 2'000, 14);
+  hit(1, 3'000);
+  hit(1, 4'000, 14);
   finish();
   EXPECT_EQ(count(R"("tid":13,"ts":1.000,"dur":2.000)"), 1u);
   EXPECT_EQ(count(R"("tid":14,"ts":2.000,"dur":2.000)"), 1u);
 }
 
 TEST_F(Chrome, CallsThatNeverReturnAreBounded) {
-  for (std::uint64_t i = 0; i < 3000; ++i) hit(false, i);
+  for (std::uint64_t i = 0; i < 3000; ++i) hit(0, i);
   EXPECT_EQ(count(R"("ph":"i")"), 3000u - 1024);
   finish();
   EXPECT_EQ(count(R"("ph":"i")"), 3000u);
 }
 
 TEST_F(Chrome, LossesAreSaid) {
-  hit(false, 1'000);
+  hit(0, 1'000);
   EXPECT_NE(finish({{.name = "uprobes/f", .lost = 3}})
                 .find(R"("name":"lost","args":{"event":"uprobes/f","hits":3,"returns":0}})"),
             std::string::npos);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
 
-#include "engine/output/folded.h"
+#include "engine/pictures/folded.h"
 #include "tests/output/sample.h"
 
 namespace uprobe::format {
