@@ -149,6 +149,9 @@ struct RunOptions {
   std::chrono::nanoseconds duration{0};    // 0: no limit
   std::string format = "text";             // a name of engine/output/formats.h
   bool records = false;                    // write a recording (engine/recording/) instead
+  // Called where the recording would be larger: what is written then goes to a further file. Returns 0, or an errno that ends the
+  // output. Null: the tracing ends there.
+  std::function<int()> next_file = {};
   std::uint64_t record_limit = 0;          // bytes of it; 0: none. Afterwards the program goes on untraced
   bool header = true;                      // begin with the names of the columns
   bool short_lines = false;                // without the column of flags

@@ -13,6 +13,7 @@
 #include "engine/program/layout.h"
 #include "engine/shared/string_data.h"
 #include "engine/trace/event_record.h"
+#include "engine/trace/record_run.h"
 
 namespace uprobe::format {
 
@@ -46,10 +47,15 @@ class Formatter {
   // What stands before the first record. Not called where the user wants none of it.
   virtual void header(Buffer&) {}
   virtual void append(const trace::EventRecord& record, std::string_view comm, Buffer& out) = 0;
+  // Whether append_run() does for all records of a run what append() would do for each of them.
+  virtual bool takes_runs() const { return false; }
+  virtual void append_run(const trace::RecordRun&, Buffer&) {}
   // Called before what has been appended is written.
   virtual void flush(Buffer&) {}
   // No further record is taken.
   virtual bool is_full() const { return false; }
+  // What comes next begins a further file, which is read alone. After end() and flush().
+  virtual void begin_file() {}
   // Called last, if the session came to its end.
   virtual void end(std::span<const Total>, Buffer&) {}
 };

@@ -89,49 +89,21 @@ class Choice {
   std::vector<Event> events_;
 };
 
-// All events of a recording, before the first hit is printed.
-class Survey final : public Listener {
- public:
-  explicit Survey(const ReplayOptions& options) : choice_(options) {}
-  void begin(const Settings&, SavedSymbols&) override {}
-  void event(program::EventLayout layout) override {
-    const Status taken = choice_.add(layout);
-    if (taken) is_taken_ = true;
-    if (!taken && !refusal_) refusal_ = taken.error();
-    layouts.push_back(std::move(layout));
-  }
-  bool hit(const trace::EventRecord&, std::string_view) override { return true; }
-  void end(const std::vector<format::Total>&) override {}
-  Status verdict() const { return is_taken_ || !refusal_ ? ok() : Status(*refusal_); }
-
-  std::vector<program::EventLayout> layouts;
-
- private:
-  Choice choice_;
-  bool is_taken_ = false;
-  std::optional<Error> refusal_;
-};
-
 class Player final : public Listener {
  public:
-  Player(const ReplayOptions& options, const Output& output, const std::vector<program::EventLayout>& known)
-      : options_(options),
-        output_(output),
-        format_(*format::format_called(options.format)),
-        known_(known),
-        choice_(options) {}
+  Player(const ReplayOptions& options, const Output& output)
+      : options_(options), output_(output), format_(*format::format_called(options.format)), choice_(options) {}
 
-  void begin(const Settings& settings, SavedSymbols& symbols) override {
+  Status begin(const Settings& settings, const std::vector<program::EventLayout>& events,
+               SavedSymbols& symbols) override {
+    RETURN_IF_ERROR(choose(events));
     formatter_ = format_.make({.escape_control = settings.has(kEscapes) && !options_.raw_strings,
                                .is_short = settings.has(kShortLines) || options_.short_lines,
                                .string_limit = options_.string_limit.value_or(settings.string_limit),
                                .symbols = settings.has(kKnowsSymbols) ? &symbols : nullptr});
     has_header_ = !options_.without_header && (settings.has(kHasHeader) || !format_.takes_text);
-    for (const program::EventLayout& layout : known_) formatter_->add(layout);
-  }
-  void event(program::EventLayout layout) override {
-    static_cast<void>(choice_.add(layout));
-    if (known_.empty()) formatter_->add(layout);
+    for (const program::EventLayout& layout : events) formatter_->add(layout);
+    return ok();
   }
   bool hit(const trace::EventRecord& record, std::string_view comm) override {
     if (!choice_.has(record, comm)) return true;
@@ -152,6 +124,17 @@ class Player final : public Listener {
   }
 
  private:
+  // Fails if there is a filter and none of the events takes it.
+  Status choose(const std::vector<program::EventLayout>& events) {
+    Status refusal = ok();
+    bool is_taken = false;
+    for (const program::EventLayout& layout : events) {
+      const Status taken = choice_.add(layout);
+      is_taken = is_taken || taken;
+      if (refusal && !taken) refusal = taken;
+    }
+    return is_taken ? ok() : refusal;
+  }
   void start() {
     if (std::exchange(has_started_, true)) return;
     if (has_header_) formatter_->header(text_);
@@ -166,7 +149,6 @@ class Player final : public Listener {
   const ReplayOptions& options_;
   const Output& output_;
   const format::Format& format_;
-  const std::vector<program::EventLayout>& known_;
   Choice choice_;
   std::unique_ptr<format::Formatter> formatter_;
   format::Buffer text_;
@@ -178,12 +160,7 @@ class Player final : public Listener {
 }  // namespace
 
 Result<std::vector<format::Total>> replay(const ReplayOptions& options, const Output& output) {
-  Survey survey(options);
-  // What is wrong with the file is said after what it holds.
-  if (!options.filter.empty() || format::format_called(options.format)->has_fixed_fields)
-    static_cast<void>(read_recording(options.path, survey));
-  RETURN_IF_ERROR(survey.verdict());
-  Player player(options, output, survey.layouts);
+  Player player(options, output);
   const Status read = read_recording(options.path, player);
   std::vector<format::Total> totals = player.finish();
   if (!read) return read.error();

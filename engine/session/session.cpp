@@ -163,6 +163,7 @@ Result<Ending> Session::run(const RunOptions& options, const Output& output) {
   const auto printer = state_->make_printer_for(options, output);
   Result<Ending> ending = state_->loop.run(options, *printer);
   if (printer->is_full()) state_->report.limit_hits(printer->taken());
+  state_->report.note_unwritten(printer->unwritten());
   printer->end([this] { return summary(); });
   return ending;
 }
