@@ -100,6 +100,8 @@ Recordings:
                             to be printed later, on any machine
       --limit=SIZE          end the tracing before the recording has more than
                             SIZE bytes, with K, M or G; the program goes on
+      --rotate=N            go on in a new FILE then; the last N files stay, the
+                            older ones as FILE.1, FILE.2 and so on
       --replay=FILE         print a recording as the trace would have been, or
                             in another --format; --filter=EXPR chooses among
                             the events that have its fields

@@ -204,6 +204,8 @@ constexpr std::array kRows = {
     Row{0, "record", required_argument, "FILE", [](Options& o, Text v) { return set_name(o.record, v); }},
     Row{0, "limit", required_argument, "SIZE",
         [](Options& o, Text v) { return store(o.record_limit, parse_recording_size(v)); }},
+    Row{0, "rotate", required_argument, "N",
+        [](Options& o, Text v) { return store(o.record_files, parse_file_count(v)); }},
     Row{0, "replay", required_argument, "FILE",
         [](Options& o, Text v) { return o.replay.path = v, set_mode(o, Mode::replay); }},
     Row{0, "events", required_argument, "GLOB", [](Options& o, Text v) { return o.replay.events = v, ok(); }},

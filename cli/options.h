@@ -85,6 +85,7 @@ struct Options {
   bool no_header = false;
   std::string record;              // --record: takes the place of `output`; empty: none
   std::uint64_t record_limit = 0;  // --limit; 0: none
+  std::uint32_t record_files = 0;  // --rotate; 0: one that is never begun anew
   recording::ReplayOptions replay;
   bool joins_others = false;  // --join
   bool raw_strings = false;

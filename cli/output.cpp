@@ -144,7 +144,10 @@ int TraceSink::flush() {
 
 void TraceSink::finish() {
   flush();
-  if (!owned_.file || !pattern_.empty()) return;
+  if (owned_.file && pattern_.empty()) close_file();
+}
+
+void TraceSink::close_file() {
   // Some file systems report a full disk or quota only when a descriptor is closed. Fd ignores that error, so a copy of the
   // descriptor is closed first.
   const Fd file = std::move(owned_.file);
@@ -152,9 +155,39 @@ void TraceSink::finish() {
   if (copy >= 0 && ::close(copy) != 0 && errno != EINTR && ended_ == 0) fail(errno);
 }
 
+Status TraceSink::check_rotation() const {
+  struct stat facts {};
+  if (!owned_.name.empty() && ::fstat(fd_, &facts) == 0 && S_ISREG(facts.st_mode)) return ok();
+  return Error{
+      .code = Code::refused, .text = "is no file that can get another name: --rotate is not for it", .where = name_};
+}
+
+int TraceSink::rotate(unsigned files) {
+  if (flush() != 0) return ended_;
+  const Status shifted = shift_outputs(owned_, files);
+  close_file();
+  if (ended_ != 0) return ended_;
+  auto next = shifted ? open_next(owned_) : Result<OutputFile>(shifted.error());
+  if (next) next->file = above_standard(std::move(next->file));
+  if (next && next->file) {
+    owned_ = next.take();
+    fd_ = owned_.file.get();
+    return 0;
+  }
+  rotation_ = next ? "no descriptor is free" : next.error().text;
+  fail(next || next.error().err == 0 ? EEXIST : next.error().err);
+  untold_ = true;
+  return ended_;
+}
+
 std::optional<Error> TraceSink::take_failure() {
   if (!untold_) return std::nullopt;
   untold_ = false;
+  if (!rotation_.empty())
+    return Error{.code = Code::system,
+                 .text = "a further file cannot be begun: " + rotation_ + "; the trace ends here, the program goes on",
+                 .where = name_,
+                 .err = ended_};
   return Error{
       .code = Code::system,
       .text = std::string("writing failed: ") + std::strerror(ended_) + "; the trace ends here, the program goes on",

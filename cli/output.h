@@ -47,6 +47,10 @@ class TraceSink {
   int flush();
   // Flushes and closes a file.
   void finish();
+  // Goes on in a new file of the same name. The one before it gets the name FILE.1, and that FILE.2, and so on, so that there
+  // are `files` of them. Returns 0, or the errno that ended the output. check_rotation(): whether that can be done.
+  int rotate(unsigned files);
+  Status check_rotation() const;
 
   // An error that the user should see, once. A reader that went away (EPIPE) is not one.
   std::optional<Error> take_failure();
@@ -54,6 +58,7 @@ class TraceSink {
  private:
   TraceSink(int fd, std::string name);
   void fail(int err);
+  void close_file();
 
   OutputFile owned_;
   int fd_ = -1;
@@ -61,7 +66,8 @@ class TraceSink {
   std::string pattern_;  // with %p; empty when the name is final
   std::string collected_;
   bool terminal_ = false;
-  int ended_ = 0;  // the errno that ended the output
+  int ended_ = 0;           // the errno that ended the output
+  std::string rotation_{};  // why there is no further file; empty: something else ended it
   bool untold_ = false;
 };
 

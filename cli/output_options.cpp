@@ -67,6 +67,11 @@ Status settle_output(const Options& options) {
                    "--replay=FILE --format=" + options.format);
   if (options.record_limit != 0 && !records(options))
     return Error{.code = Code::usage, .text = "it is for a recording", .where = "--limit", .help = "--record=FILE"};
+  if (options.record_files != 0 && options.record_limit == 0)
+    return Error{.code = Code::usage,
+                 .text = "a further file begins where one is full, and files have no limit",
+                 .where = "--rotate",
+                 .help = "--limit=SIZE"};
   if (takes_text(options)) return ok();
   if (!records(options) && (options.short_lines || options.style != spec::Style::event))
     return refused(options, "--style is for lines of text", "drop one of them");
@@ -84,7 +89,8 @@ Status settle_replay(const Options& options) {
   };
   if (!options.sources.empty() || !options.program.empty() || attaches(options))
     return usage("a recording is printed: no program, process or probe goes with it");
-  if (records(options) || options.record_limit != 0) return usage("a recording is printed, and --record makes one");
+  if (records(options) || options.record_limit != 0 || options.record_files != 0)
+    return usage("a recording is printed, and --record makes one");
   if (options.style != spec::Style::event) return usage("the recording has the style of its events");
   if (options.daemonize || !options.histogram_file.empty()) return usage("-D and --hist-file are for traced programs");
   return ok();

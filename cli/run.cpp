@@ -293,6 +293,12 @@ Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
   options.format = call.options.format;
   options.records = !call.options.record.empty();
   options.record_limit = call.options.record_limit;
+  if (call.options.record_files != 0)
+    options.next_file = [&] {
+      const int err = sink.rotate(call.options.record_files);
+      report_failure(call, sink);
+      return err;
+    };
   options.header = wants_header(call.options);
   options.until_last = call.options.until_last;
   options.first_ended = [&](std::size_t others) {
@@ -326,6 +332,7 @@ struct Sinks {
 Result<Sinks> Sinks::open(const std::string& output, const Call& call) {
   Result<TraceSink> trace = TraceSink::open(output, call.streams);
   if (!trace) return trace.error();
+  if (call.options.record_files != 0) RETURN_IF_ERROR(trace->check_rotation());
   if (call.options.histogram_file.empty()) return Sinks{trace.take(), std::nullopt};
   Result<TraceSink> histograms = TraceSink::open(call.options.histogram_file, call.streams);
   if (!histograms) return histograms.error();
