@@ -72,6 +72,10 @@ Output:
   -o, --output=FILE         the trace goes to FILE (- = standard output, %p =
                             PID); default: standard error, with -P standard
                             output
+      --line-buffered       write each line by itself, for readers that must not
+                            see a part of one
+      --reopen              SIGHUP opens the FILE of -o anew, for logrotate; it
+                            does not reach PROGRAM, and with -P ends nothing
       --hist-file=FILE      the tables of hist triggers go to FILE (- = standard
                             output)
       --format=FORMAT       text (default): as ftrace prints; json: an object a

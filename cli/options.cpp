@@ -213,6 +213,8 @@ constexpr std::array kRows = {
     Row{0, "to", required_argument, "TIME", [](Options& o, Text v) { return store(o.replay.to, parse_seconds(v)); }},
     Row{0, "task", required_argument, "TASK", [](Options& o, Text v) { return o.replay.task = v, ok(); }},
     Row{'o', "output", required_argument, "FILE", [](Options& o, Text v) { return set_name(o.output, v); }},
+    Row{0, "line-buffered", no_argument, "", [](Options& o, Text) { return o.line_buffered = true, ok(); }},
+    Row{0, "reopen", no_argument, "", [](Options& o, Text) { return o.reopens = true, ok(); }},
     Row{0, "hist-file", required_argument, "FILE", [](Options& o, Text v) { return set_name(o.histogram_file, v); }},
     Row{'n', "max-events", required_argument, "N",
         [](Options& o, Text v) { return store(o.max_events, parse_count(v)); }},

@@ -65,6 +65,8 @@ struct Options {
   std::string list_glob;                 // -l; empty: all
   std::string function;                  // for --lines and --vars
   std::string output;                    // -o; empty: standard error
+  bool line_buffered = false;            // each line is written by itself
+  bool reopens = false;                  // SIGHUP opens `output` anew
   std::string histogram_file;            // empty: histograms follow the trace
   std::uint64_t max_events = 0;          // 0: no limit
   std::chrono::nanoseconds duration{0};  // 0: no limit

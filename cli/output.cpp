@@ -125,14 +125,40 @@ void TraceSink::fail(int err) {
 
 int TraceSink::write(std::string_view lines) {
   if (ended_ != 0) return ended_;
-  if (!terminal_ && collected_.size() + lines.size() < kCollectedBytes) {
+  if (!terminal_ && !by_line_ && collected_.size() + lines.size() < kCollectedBytes) {
     collected_ += lines;
     return 0;
   }
   // Large text is written directly, not copied once more.
   if (flush() != 0) return ended_;
-  if (const int err = write_patiently(fd_, lines)) fail(err);
+  if (const int err = write_out(lines)) fail(err);
   return ended_;
+}
+
+int TraceSink::write_out(std::string_view lines) {
+  while (by_line_ && !lines.empty()) {
+    const std::string_view line = lines.substr(0, lines.find('\n') + 1);  // empty: it has no end
+    if (const int err = write_patiently(fd_, line.empty() ? lines : line)) return err;
+    lines.remove_prefix(line.empty() ? lines.size() : line.size());
+  }
+  return write_patiently(fd_, lines);
+}
+
+// By the folder that was found first: the working folder may be another one by now.
+Status TraceSink::reopen() {
+  if (flush() != 0 || owned_.name.empty()) return ok();
+  auto next = open_output("/proc/self/fd/" + std::to_string(owned_.folder.get()) + "/" + owned_.name, OpenMode::append);
+  if (next) next->file = above_standard(std::move(next->file));
+  if (!next || !next->file) {
+    Error error = next ? system_error("no descriptor is free", errno) : next.error();
+    error.text = "cannot be opened anew (" + error.text + "): the trace goes on in the file that is open";
+    error.where = name_;
+    return error;
+  }
+  close_file();
+  owned_ = next.take();
+  fd_ = owned_.file.get();
+  return ok();
 }
 
 int TraceSink::flush() {

@@ -5,6 +5,7 @@
 // output fails the sink drops all further text, and the traced program goes on.
 #pragma once
 
+#include <cerrno>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,6 +41,13 @@ class TraceSink {
   ~TraceSink();
 
   bool is_terminal() const { return terminal_; }
+  // Its reader has gone away.
+  bool is_deserted() const { return ended_ == EPIPE; }
+  // From now on each line is written by itself, at once.
+  void write_lines() { by_line_ = true; }
+  // Opens the file anew by its name, after all that has been taken is in the old one. Fails where that is not possible: then the old
+  // one stays.
+  Status reopen();
   Status child_started(int pid);
 
   // Take whole lines / write what was collected. Return 0, or the errno that ended the output.
@@ -58,6 +66,7 @@ class TraceSink {
  private:
   TraceSink(int fd, std::string name);
   void fail(int err);
+  int write_out(std::string_view lines);
   void close_file();
 
   OutputFile owned_;
@@ -65,7 +74,7 @@ class TraceSink {
   std::string name_;     // as shown in messages
   std::string pattern_;  // with %p; empty when the name is final
   std::string collected_;
-  bool terminal_ = false;
+  bool terminal_ = false, by_line_ = false;
   int ended_ = 0;           // the errno that ended the output
   std::string rotation_{};  // why there is no further file; empty: something else ended it
   bool untold_ = false;

@@ -33,6 +33,21 @@ Error refused(const Options& options, const std::string& text, const std::string
 
 Error daemonize_error(const std::string& text) { return Error{.code = Code::usage, .text = text}; }
 
+// Whether the output can be taken apart between two lines.
+Status check_lines(const Options& options) {
+  const std::string option = options.reopens ? "--reopen" : "--line-buffered";
+  const auto refused_option = [&](const std::string& text, const std::string& help) {
+    return Error{.code = Code::usage, .text = text, .where = option, .help = help};
+  };
+  if (!options.reopens && !options.line_buffered) return ok();
+  if (records(options)) return refused_option("a recording has no lines", "--rotate=N begins further files of it");
+  if (options.format == "chrome")
+    return refused_option("--format=chrome is one text from begin to end", "drop one of them");
+  if (options.reopens && (options.output.empty() || options.output == "-"))
+    return refused_option("it is for the file of -o", "-o FILE");
+  return ok();
+}
+
 }  // namespace
 
 Status set_format(Options& options, const std::string& name) {
@@ -67,6 +82,7 @@ Status settle_output(const Options& options) {
                    "--replay=FILE --format=" + options.format);
   if (options.record_limit != 0 && !records(options))
     return Error{.code = Code::usage, .text = "it is for a recording", .where = "--limit", .help = "--record=FILE"};
+  RETURN_IF_ERROR(check_lines(options));
   if (options.record_files != 0 && options.record_limit == 0)
     return Error{.code = Code::usage,
                  .text = "a further file begins where one is full, and files have no limit",
@@ -89,6 +105,7 @@ Status settle_replay(const Options& options) {
   };
   if (!options.sources.empty() || !options.program.empty() || attaches(options))
     return usage("a recording is printed: no program, process or probe goes with it");
+  if (options.reopens) return usage("--reopen is for a trace that is being written");
   if (records(options) || options.record_limit != 0 || options.record_files != 0)
     return usage("a recording is printed, and --record makes one");
   if (options.style != spec::Style::event) return usage("the recording has the style of its events");

@@ -282,6 +282,11 @@ void tell_first_ended(const Call& call, std::size_t others) {
                         " on, and ^C ends the trace");
 }
 
+// Whether the trace has lost its reader, and there is nothing else for which the tracing goes on.
+bool is_deserted(const Call& call, const TraceSink& sink) {
+  return sink.is_deserted() && call.options.histogram_file.empty();
+}
+
 // Reads until the program has ended. The engine polls `detach_requested` once per round, which is the moment to write the
 // collected text.
 Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
@@ -299,6 +304,7 @@ Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
       report_failure(call, sink);
       return err;
     };
+  if (call.options.line_buffered) sink.write_lines();
   options.header = wants_header(call.options);
   options.until_last = call.options.until_last;
   options.first_ended = [&](std::size_t others) {
@@ -308,8 +314,10 @@ Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
   options.detach_requested = [&] {
     sink.flush();
     report_failure(call, sink);
+    if (signals.take_reopen())
+      if (const Status reopened = sink.reopen(); !reopened) call.diagnostics.error(reopened.error());
     signals.wait_for_launcher();
-    return signals.detach_requested();
+    return signals.detach_requested() || is_deserted(call, sink);
   };
   return call.engine.run(options, [&](std::string_view lines) {
     const int err = sink.write(lines);
@@ -375,6 +383,7 @@ void tell_beginning(const Call& call) {
 // After the launch the program's fate decides how the tool ends, whatever happens to the trace.
 Outcome launch_and_follow(const Call& call, Sinks& sinks) {
   Signals signals;
+  if (call.options.reopens) signals.reopen_at_hangup();
   const Status launched = call.engine.launch(call.options.program);
   if (!launched) return fail(call, launched.error(), exit_code_of_launch(launched.error()));
   const int pid = call.engine.child_pid();
@@ -410,6 +419,7 @@ Outcome follow_daemonized(const Call& call, Sinks& sinks) {
   const std::string restriction = restriction_on_children();
   if (!restriction.empty() && !call.options.quiet) call.diagnostics.line(restriction);
   Signals signals;
+  if (call.options.reopens) signals.reopen_at_hangup();
   signals.no_program();
   const Status launched = call.engine.launch(call.options.program);
   if (!launched && launched.error().code == Code::killed) return {};
@@ -432,6 +442,7 @@ void tell_end_of_attached(const Call& call, const Ending& ending) {
 
 Outcome attach_and_follow(const Call& call, Sinks& sinks) {
   Signals signals;
+  if (call.options.reopens) signals.reopen_at_hangup();
   signals.attaching();
   Selection whom = call.options.attach;
   if (!call.options.quiet) whom.tell = [&call](const std::string& text) { call.diagnostics.line(text); };
