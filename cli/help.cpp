@@ -76,6 +76,9 @@ Output:
                             see a part of one
       --reopen              SIGHUP opens the FILE of -o anew, for logrotate; it
                             does not reach PROGRAM, and with -P ends nothing
+      --prometheus=FILE     write the counts of all events to FILE now and then,
+                            in Prometheus's text format, each time as a whole
+      --interval=TIME       how often (default 10s)
       --hist-file=FILE      the tables of hist triggers go to FILE (- = standard
                             output)
       --format=FORMAT       text (default): as ftrace prints; json: an object a

@@ -2,6 +2,8 @@
 #include "cli/output_options.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "engine/output/formats.h"
 
@@ -57,6 +59,16 @@ Status set_format(Options& options, const std::string& name) {
   return ok();
 }
 
+// The working folder may be another one when the file is written.
+Status set_metrics_file(Options& options, const std::string& path) {
+  if (path.empty() || path.starts_with("unix:"))
+    return Error{.code = Code::usage, .text = "the counts go to a file", .help = "--prometheus=FILE.prom"};
+  std::error_code error;
+  const std::filesystem::path full = std::filesystem::absolute(path, error);
+  options.metrics_file = error ? path : full.string();
+  return ok();
+}
+
 Status settle_recording(Options& options) {
   if (options.record.empty()) return ok();
   if (!options.output.empty()) return refused(options, "the recording takes the place of the trace", "drop -o");
@@ -83,6 +95,8 @@ Status settle_output(const Options& options) {
   if (options.record_limit != 0 && !records(options))
     return Error{.code = Code::usage, .text = "it is for a recording", .where = "--limit", .help = "--record=FILE"};
   RETURN_IF_ERROR(check_lines(options));
+  if (options.metrics_interval && options.metrics_file.empty())
+    return Error{.code = Code::usage, .text = "it is for counts", .where = "--interval", .help = "--prometheus=FILE"};
   if (options.record_files != 0 && options.record_limit == 0)
     return Error{.code = Code::usage,
                  .text = "a further file begins where one is full, and files have no limit",
@@ -105,6 +119,7 @@ Status settle_replay(const Options& options) {
   };
   if (!options.sources.empty() || !options.program.empty() || attaches(options))
     return usage("a recording is printed: no program, process or probe goes with it");
+  if (!options.metrics_file.empty()) return usage("--prometheus is for traced programs");
   if (options.reopens) return usage("--reopen is for a trace that is being written");
   if (records(options) || options.record_limit != 0 || options.record_files != 0)
     return usage("a recording is printed, and --record makes one");

@@ -17,6 +17,7 @@
 #include "cli/help.h"
 #include "cli/launcher.h"
 #include "cli/live_control.h"
+#include "cli/metrics.h"
 #include "cli/options.h"
 #include "cli/output_options.h"
 #include "cli/probes_file.h"
@@ -282,14 +283,67 @@ void tell_first_ended(const Call& call, std::size_t others) {
                         " on, and ^C ends the trace");
 }
 
+// The destinations of the trace, of histograms if they have a file of their own, and of counts if they are wanted.
+struct Sinks {
+  TraceSink trace;
+  std::optional<TraceSink> histograms;
+  std::optional<MetricsFile> metrics = {};
+
+  static Result<Sinks> open(const std::string& output, const Call& call);
+  Status child_started(int pid);
+  // `last_lines` are written last.
+  void finish(const Call& call, const std::string& last_lines = {});
+};
+
+Result<Sinks> Sinks::open(const std::string& output, const Call& call) {
+  Result<TraceSink> trace = TraceSink::open(output, call.streams);
+  if (!trace) return trace.error();
+  if (call.options.record_files != 0) RETURN_IF_ERROR(trace->check_rotation());
+  auto metrics = MetricsFile::open(call.options, visible_pid());
+  if (!metrics) return metrics.error();
+  if (call.options.histogram_file.empty()) return Sinks{trace.take(), std::nullopt, metrics.take()};
+  Result<TraceSink> histograms = TraceSink::open(call.options.histogram_file, call.streams);
+  if (!histograms) return histograms.error();
+  return Sinks{trace.take(), histograms.take(), metrics.take()};
+}
+
+Status Sinks::child_started(int pid) {
+  Status named = trace.child_started(pid);
+  return named && histograms ? histograms->child_started(pid) : named;
+}
+
+// A blank line separates the records from the first table.
+void Sinks::finish(const Call& call, const std::string& last_lines) {
+  TraceSink& to = histograms ? *histograms : trace;
+  if (const std::string text = call.engine.histograms(call.options.raw_strings); !text.empty())
+    to.write((histograms ? "" : "\n") + text);
+  trace.write(last_lines);
+  trace.finish();
+  report_failure(call, trace);
+  if (metrics)
+    if (const Status written = metrics->finish(call.engine.summary()); !written)
+      call.diagnostics.error(written.error());
+  if (!histograms) return;
+  histograms->finish();
+  report_failure(call, *histograms);
+}
+
 // Whether the trace has lost its reader, and there is nothing else for which the tracing goes on.
 bool is_deserted(const Call& call, const TraceSink& sink) {
   return sink.is_deserted() && call.options.histogram_file.empty();
 }
 
+void write_metrics(const Call& call, std::optional<MetricsFile>& file) {
+  if (!file || !file->is_due()) return;
+  const auto progress = call.engine.progress();
+  if (!progress) return;
+  if (const Status written = file->write(*progress); !written) call.diagnostics.error(written.error());
+}
+
 // Reads until the program has ended. The engine polls `detach_requested` once per round, which is the moment to write the
 // collected text.
-Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
+Result<Ending> follow(const Call& call, Sinks& sinks, Signals& signals) {
+  TraceSink& sink = sinks.trace;
   RunOptions options;
   options.max_events = call.options.max_events;
   options.duration = call.options.duration;
@@ -316,6 +370,7 @@ Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
     report_failure(call, sink);
     if (signals.take_reopen())
       if (const Status reopened = sink.reopen(); !reopened) call.diagnostics.error(reopened.error());
+    write_metrics(call, sinks.metrics);
     signals.wait_for_launcher();
     return signals.detach_requested() || is_deserted(call, sink);
   };
@@ -324,45 +379,6 @@ Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
     report_failure(call, sink);
     return err;
   });
-}
-
-// The destinations of the trace, and of histograms if they have a file of their own.
-struct Sinks {
-  TraceSink trace;
-  std::optional<TraceSink> histograms;
-
-  static Result<Sinks> open(const std::string& output, const Call& call);
-  Status child_started(int pid);
-  // `last_lines` are written last.
-  void finish(const Call& call, const std::string& last_lines = {});
-};
-
-Result<Sinks> Sinks::open(const std::string& output, const Call& call) {
-  Result<TraceSink> trace = TraceSink::open(output, call.streams);
-  if (!trace) return trace.error();
-  if (call.options.record_files != 0) RETURN_IF_ERROR(trace->check_rotation());
-  if (call.options.histogram_file.empty()) return Sinks{trace.take(), std::nullopt};
-  Result<TraceSink> histograms = TraceSink::open(call.options.histogram_file, call.streams);
-  if (!histograms) return histograms.error();
-  return Sinks{trace.take(), histograms.take()};
-}
-
-Status Sinks::child_started(int pid) {
-  Status named = trace.child_started(pid);
-  return named && histograms ? histograms->child_started(pid) : named;
-}
-
-// A blank line separates the records from the first table.
-void Sinks::finish(const Call& call, const std::string& last_lines) {
-  TraceSink& to = histograms ? *histograms : trace;
-  if (const std::string text = call.engine.histograms(call.options.raw_strings); !text.empty())
-    to.write((histograms ? "" : "\n") + text);
-  trace.write(last_lines);
-  trace.finish();
-  report_failure(call, trace);
-  if (!histograms) return;
-  histograms->finish();
-  report_failure(call, *histograms);
 }
 
 Outcome outcome_of(const Ending& ending) {
@@ -392,7 +408,7 @@ Outcome launch_and_follow(const Call& call, Sinks& sinks) {
   const Status named = sinks.child_started(pid);
   if (!named) call.diagnostics.error(named.error());
 
-  const Result<Ending> ending = follow(call, sinks.trace, signals);
+  const Result<Ending> ending = follow(call, sinks, signals);
   sinks.finish(call);
   const bool verbose = call.options.verbosity > 0;
   if (call.options.profile) call.diagnostics.print(render_profile(call.engine.summary()));
@@ -428,7 +444,7 @@ Outcome follow_daemonized(const Call& call, Sinks& sinks) {
   const Status named = sinks.child_started(call.engine.child_pid());
   if (!named) call.diagnostics.error(named.error());
   fall_silent();
-  static_cast<void>(follow(call, sinks.trace, signals));
+  static_cast<void>(follow(call, sinks, signals));
   sinks.finish(call, last_words(call));
   call.engine.let_program_end();
   return {};
@@ -453,7 +469,7 @@ Outcome attach_and_follow(const Call& call, Sinks& sinks) {
   const Status named = sinks.child_started(whom.pids.empty() ? visible_pid() : whom.pids.front());
   if (!named) call.diagnostics.error(named.error());
 
-  const Result<Ending> ending = follow(call, sinks.trace, signals);
+  const Result<Ending> ending = follow(call, sinks, signals);
   sinks.finish(call);
   if (ending) tell_end_of_attached(call, *ending);
   if (!call.options.quiet)

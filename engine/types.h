@@ -119,6 +119,12 @@ struct ProbeState {
   std::uint64_t hits = 0, lost = 0, missed = 0;  // as counted by the reader: up to 50 ms old
 };
 
+// The counts of an event of a running session, up to 50 ms old. Several may have the same name.
+struct EventProgress {
+  std::string name;  // "uprobes/zfree_entry"
+  std::uint64_t hits = 0, lost = 0, missed = 0;
+};
+
 // "GROUP/EVENT" of each.
 struct Changes {
   std::vector<std::string> added, removed;

@@ -203,5 +203,6 @@ Result<std::size_t> Session::switch_events(const std::string& name, bool on) {
   return state_->changes.switch_events(name, on);
 }
 std::vector<ProbeState> Session::probes() const { return state_->changes.list(); }
+std::optional<std::vector<EventProgress>> Session::progress() const { return state_->changes.progress(); }
 
 }  // namespace uprobe

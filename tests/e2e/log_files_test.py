@@ -2,6 +2,7 @@
 """The trace as other programs keep it: files that are moved away and opened anew, readers of lines, readers that go away."""
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -116,11 +117,53 @@ class LogFiles(harness.TestCase):
             self.assertEqual(tool.wait(harness.TIMEOUT), 7)
             self.assertEqual(tool.stderr.read(), b"not probed any more\n")
 
+    def counts(self, file):
+        """By series and event; each line is one that Prometheus reads."""
+        found = {}
+        for line in open(file).read().splitlines():
+            if line.startswith("# "):
+                self.assertRegex(line, r"^# (HELP uprobe_[a-z_]+ \S.*|TYPE uprobe_[a-z_]+ (counter|gauge))$")
+                continue
+            name, _, event, count = re.fullmatch(r'(uprobe_[a-z_]+)\{session="([^"\\]+)"(?:,event="([^"\\]+)")?\} (\d+)', line).groups()
+            self.assertNotIn((name, event), found)
+            found[name, event] = int(count)
+        return found
+
+    def test_counts_for_prometheus(self):
+        """They grow while the program runs, and at the end are the counts of the summary."""
+        file = self.path("counts.prom")
+        tool = self.start(harness.tracer("-o", self.log, f"--prometheus={file}", "--interval=20ms", "-p", self.definition, "--",
+                                         self.program, self.end), stderr=subprocess.PIPE)
+        hits = ("uprobe_hits_total", "uprobes/turn")
+        harness.wait_until(lambda: os.path.exists(file) and self.counts(file).get(hits, 0) > 20, "counts")
+        seen = self.counts(file)
+        self.assertEqual((seen["uprobe_tracing", None], seen["uprobe_lost_hits_total", "uprobes/turn"]), (1, 0))
+        harness.wait_until(lambda: self.counts(file)[hits] > seen[hits], "further counts")
+        self.write("end", "")
+        error = tool.communicate(timeout=harness.TIMEOUT)[1].decode()
+        turns = int(re.search(r"(\d+) turns\n", error)[1])
+        self.assertEqual((self.counts(file)[hits], self.counts(file)["uprobe_tracing", None]), (turns, 0))
+        self.assertEqual(os.stat(file).st_mode & 0o777, 0o644)
+        self.assertEqual([name for name in os.listdir(os.path.dirname(file)) if "counts" in name], ["counts.prom"])
+        promtool = shutil.which("promtool")
+        if promtool:
+            checked = harness.run([promtool, "check", "metrics"], stdin=open(file, "rb").read())
+            self.assertEqual((checked.returncode, checked.stdout, checked.stderr), (0, b"", b""))
+
+    def test_counts_that_cannot_be_written(self):
+        """Refused before the program runs."""
+        for file, answer in (("/nowhere/counts.prom", "cannot be written|No such file"), ("unix:counts", "the counts go to a file")):
+            seen = harness.run([harness.tool(), "-q", "-o", self.log, f"--prometheus={file}", "-p", self.definition, self.program, self.end])
+            self.assertEqual((seen.returncode, seen.stdout), (125, b""))
+            self.assertRegex(seen.stderr.decode(), answer)
+            self.assertNotIn("turns", seen.stderr.decode())
+
     def test_words_that_do_not_go_together(self):
         for words, answer in ((["--reopen"], "--reopen: it is for the file of -o"),
                               (["--reopen", "-o", "-"], "--reopen: it is for the file of -o"),
                               (["--reopen", f"--record={self.log}"], "--reopen: a recording has no lines"),
                               (["--line-buffered", f"--record={self.log}"], "--line-buffered: a recording has no lines"),
+                              (["--interval=1s"], "--interval: it is for counts"),
                               (["--line-buffered", "--format=chrome", "-o", self.log], "--line-buffered: --format=chrome is one text")):
             seen = harness.run([harness.tool(), *words, "-p", "malloc", "true"])
             self.assertEqual(seen.returncode, 125)
