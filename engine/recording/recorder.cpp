@@ -121,13 +121,14 @@ void Recorder::append(const trace::EventRecord& record, std::string_view comm, B
 
 void Recorder::append_run(const trace::RecordRun& run, Buffer& out) {
   add_new_events(out);
-  open_block(out, run.ring + 1);
+  open_block(out, std::min(run.ring + 1, kMostLanes - 1));  // so many rings have no lane of their own
   char* const at = put_heads({.tid = run.tid, .pid = run.pid, .count = run.count}, run.comm, run.records.size(), out);
   out.end_at(put(at, run.records.data(), run.records.size()));
   end_entry(out);
 }
 
 void Recorder::end_entry(Buffer& out) {
+  largest_ = std::max<std::uint64_t>(largest_, out.size() - block_);
   if (out.size() - block_ >= kBlockBytes) close_block(out);
 }
 

@@ -27,7 +27,7 @@ class Recorder final : public format::Formatter {
   void append_run(const trace::RecordRun& run, format::Buffer& out) override;
   void flush(format::Buffer& out) override;
   void begin_file() override;
-  bool is_full() const override { return limit_ != 0 && bytes_ + 2 * std::uint64_t{kBlockBytes} > limit_; }
+  bool is_full() const override { return limit_ != 0 && bytes_ + largest_ + kBlockBytes > limit_; }
   void end(std::span<const format::Total> totals, format::Buffer& out) override;
 
  private:
@@ -48,7 +48,8 @@ class Recorder final : public format::Formatter {
 
   const format::Options options_;
   const std::uint64_t limit_;
-  std::uint64_t bytes_ = 0;  // of all blocks that are whole
+  std::uint64_t bytes_ = 0;              // of all blocks that are whole
+  std::uint64_t largest_ = kBlockBytes;  // of the blocks so far
   bool has_header_ = false, has_begun_ = false, is_open_ = false;
   std::size_t block_ = 0;   // where its head is in the buffer
   std::uint32_t lane_ = 0;  // to which it belongs
