@@ -102,17 +102,19 @@ Status MetricsFile::write(const std::vector<EventProgress>& events, bool is_trac
 }
 
 Status MetricsFile::replace(const std::string& text) const {
+  const auto failed = [this](Error error) {
+    error.where = path_;
+    return error;
+  };
   auto file = open_output(path_ + ".new-" + std::to_string(::getpid()), OpenMode::create);
-  if (!file) return file.error();
+  if (!file) return failed(file.error());
   const int err = write_patiently(file->file.get(), text);
   Status done = err == 0 && ::fchmod(file->file.get(), kReadableByAll) == 0
                     ? rename_output(*file, path_)
                     : Status(system_error("cannot be written", err != 0 ? err : errno));
   if (done) return done;
   remove_output(*file);
-  Error error = done.error();
-  error.where = path_;
-  return error;
+  return failed(done.error());
 }
 
 }  // namespace uprobe::cli
