@@ -30,12 +30,6 @@ struct HostedBlock {
   shared::Consumer consumer{};
 };
 
-double cpu_seconds() {
-  timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
 // The hitting thread takes the last CPU; the reader runs on the others.
 void take_last_cpu() {
   cpu_set_t set;
@@ -80,6 +74,12 @@ class Printer {
 
 }  // namespace
 
+double thread_cpu_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
 struct HitFunction::Data {
   program::EventProgram program;
   trace::Area area;
@@ -122,16 +122,20 @@ Result<HitFunction> HitFunction::make(const std::string& arguments) {
   return HitFunction(std::move(data));
 }
 
+HandHit HitFunction::hit() { return data_->hit(); }
+trace::Area& HitFunction::area() { return data_->area; }
+const program::EventLayout& HitFunction::layout() const { return data_->program.layout; }
+
 double HitFunction::nanoseconds(std::uint64_t count) {
   const HandHit hit = data_->hit();
-  const double before = cpu_seconds();
+  const double before = thread_cpu_seconds();
   uprobe_bench_hits(&hit, &data_->area.header(), count);
-  return (cpu_seconds() - before) * 1e9 / static_cast<double>(count);
+  return (thread_cpu_seconds() - before) * 1e9 / static_cast<double>(count);
 }
 
 // The reader's thread: polls as Session::run does, until everything is printed.
 void HitFunction::Data::print_until_done(std::atomic<Phase>& phase, cli::TraceSink& sink, Throughput& result) {
-  const double before = cpu_seconds();
+  const double before = thread_cpu_seconds();
   trace::Clock clock = trace::Clock::start();
   trace::TaskNames names;
   trace::Reader reader(area, clock, names);
@@ -149,7 +153,7 @@ void HitFunction::Data::print_until_done(std::atomic<Phase>& phase, cli::TraceSi
   sink.finish();
   result.recorded = reader.counts().recorded[0];
   result.damaged = reader.counts().damaged + reader.counts().missing + reader.counts().order_breaks;
-  result.reader_cpu_seconds = cpu_seconds() - before;
+  result.reader_cpu_seconds = thread_cpu_seconds() - before;
 }
 
 Result<Throughput> HitFunction::run(std::uint64_t hits_per_second, std::chrono::seconds time, const std::string& file) {

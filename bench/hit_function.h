@@ -8,9 +8,14 @@
 #include <memory>
 #include <string>
 
+#include "bench/hit_driver.h"
 #include "engine/base/result.h"
+#include "engine/program/layout.h"
+#include "engine/trace/area.h"
 
 namespace uprobe::bench {
+
+double thread_cpu_seconds();
 
 struct Throughput {
   std::uint64_t hits = 0, recorded = 0, lost = 0, damaged = 0;
@@ -26,6 +31,11 @@ class HitFunction {
   static Result<HitFunction> make(const std::string& arguments);
   HitFunction(HitFunction&&) noexcept;
   ~HitFunction();
+
+  // A hit of the calling thread; the rings that it fills; and the layout of its record.
+  HandHit hit();
+  trace::Area& area();
+  const program::EventLayout& layout() const;
 
   // CPU time of a hit, of `count` in a row, with room in the rings throughout.
   double nanoseconds(std::uint64_t count);

@@ -3,7 +3,7 @@
 
     scripts/bench real [--quick] [--repetitions N] [--tool-options='-b 64M'] [--output FILE] [PATTERN]
 
---quick: less than a minute, and rough; PATTERN: of the jobs' names; --output: where uprobe-run writes (/dev/null).
+--quick: less than a minute, and rough; PATTERN: of the jobs' names; --output: where uprobe-run writes (/dev/null). `recording`: with --record, in place of text.
 
 A ratio is to the untraced run of the same round; the table has the medians over the rounds. Every hit has to be recorded or
 counted as lost: if a job knows their number (a server its commands, dbench its operations, the kernel the
@@ -136,8 +136,9 @@ class Way:
 
 
 class Ours(Way):
-    def __init__(self, name, folder, rounds, tier, options, output):
+    def __init__(self, name, folder, rounds, tier, options, output, writes="-o"):
         super().__init__(name, folder, rounds)
+        self.writes = writes  # the option that takes `output`
         self.tier = tier  # None: this uprobe-run has one only
         self.options, self.output, self.listed = options, output, os.path.join(folder, "definitions")
 
@@ -155,7 +156,7 @@ class Ours(Way):
             raise Failure(f"not all probes are by {self.tier}: {tiers}")
 
     def start(self, command, environment):
-        front = [TOOL, "-v", "--color=never", *self.options, "-i", self.listed, "-o", self.output, "--"]
+        front = [TOOL, "-v", "--color=never", *self.options, "-i", self.listed, self.writes, self.output, "--"]
         return Run(front + command, environment, self.folder, traced=True)
 
     def count(self, run):
@@ -281,12 +282,13 @@ def make_ways(folder, options):
     def path(name):
         return os.path.join(folder, name)
 
-    def ours(tier, short, rounds):
-        return Ours(f"uprobe-run {tier}", path(short), rounds, tier, [f"--tier={tier}", *extra], options.output)
+    def ours(tier, short, rounds, name="uprobe-run", writes="-o"):
+        return Ours(f"{name} {tier}", path(short), rounds, tier, [f"--tier={tier}", *extra], options.output, writes)
 
     ways = [Way("untraced", path("a"), options.repetitions)]
     if has_tiers():
         ways.append(ours("jump", "b", options.repetitions))
+        ways.append(ours("jump", "e", options.repetitions, "recording", "--record"))
         ways.append(ours("int3", "c", peers))
     else:
         ways.append(Ours("uprobe-run int3", path("c"), options.repetitions, None, extra, options.output))

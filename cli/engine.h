@@ -2,6 +2,7 @@
 // The CLI's interface to the engine: the program binds it to uprobe::Session, the tests to a fake.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ class Engine {
   virtual int child_pid() = 0;
   virtual Result<Ending> run(const RunOptions& options, const Output& output) = 0;
   virtual Summary summary() = 0;
+  virtual std::optional<std::vector<EventProgress>> progress() = 0;
   // See uprobe::Session.
   virtual bool has_clients() = 0;
   virtual void serve_clients() = 0;

@@ -74,6 +74,13 @@ Output:
   -o, --output=FILE         the trace goes to FILE (- = standard output, %p =
                             PID); default: standard error, with -P standard
                             output
+      --line-buffered       write each line by itself, for readers that must not
+                            see a part of one
+      --reopen              SIGHUP opens the FILE of -o anew, for logrotate; it
+                            does not reach PROGRAM, and with -P ends nothing
+      --prometheus=FILE     write the counts of all events to FILE now and then,
+                            in Prometheus's text format, each time as a whole
+      --interval=TIME       how often (default 10s)
       --hist-file=FILE      the tables of hist triggers go to FILE (- = standard
                             output)
       --format=FORMAT       text (default): as ftrace prints; json: an object a
@@ -124,6 +131,8 @@ Recordings:
                             to be printed later, on any machine
       --limit=SIZE          end the tracing before the recording has more than
                             SIZE bytes, with K, M or G; the program goes on
+      --rotate=N            go on in a new FILE then; the last N files stay, the
+                            older ones as FILE.1, FILE.2 and so on
       --replay=FILE         print a recording as the trace would have been, or
                             in another --format; --filter=EXPR chooses among
                             the events that have its fields

@@ -77,8 +77,10 @@ std::optional<int> wait_for(pid_t tracer, const sigset_t& signals) {
     int status = 0;
     if (::waitpid(tracer, &status, WNOHANG) == tracer) return status;
     if (g_farewell->said) return std::nullopt;
-    const int number = ::sigwaitinfo(&signals, nullptr);
+    siginfo_t info{};
+    int number = ::sigwaitinfo(&signals, &info);
     if (number == SIGTSTP) stop_with(tracer);
+    if (number == SIGHUP && came_from_terminal(info.si_code)) number = SIGTERM;  // the tracer cannot see the difference
     if (number > 0 && number != SIGCHLD && number != SIGTSTP) ::kill(tracer, number);
   }
 }

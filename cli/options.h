@@ -64,10 +64,14 @@ struct Options {
   std::string session_name;  // --session
   std::string control;       // the session to change; empty: none
   std::vector<ControlCommand> commands;
-  std::string object;                    // the last -x
-  std::string list_glob;                 // -l; empty: all
-  std::string function;                  // for --lines and --vars
-  std::string output;                    // -o; empty: standard error
+  std::string object;          // the last -x
+  std::string list_glob;       // -l; empty: all
+  std::string function;        // for --lines and --vars
+  std::string output;          // -o; empty: standard error
+  bool line_buffered = false;  // each line is written by itself
+  bool reopens = false;        // SIGHUP opens `output` anew
+  std::string metrics_file;    // --prometheus; empty: none
+  std::optional<std::chrono::nanoseconds> metrics_interval;
   std::string histogram_file;            // empty: histograms follow the trace
   std::uint64_t max_events = 0;          // 0: no limit
   std::chrono::nanoseconds duration{0};  // 0: no limit
@@ -91,11 +95,12 @@ struct Options {
   bool no_header = false;
   bool stacks = false;  // -k
   CallSums calls = CallSums::none;
-  bool top = false;          // --top
+  bool top = false;                // --top
   std::string summary_file;        // of the table of calls; empty: standard error
   std::string record;              // --record: takes the place of `output`; empty: none
   std::uint64_t record_limit = 0;  // --limit; 0: none
   std::string replayed;            // --replay: the recording
+  std::uint32_t record_files = 0;  // --rotate; 0: one that is never begun anew
   recording::ReplayOptions replay;
   bool joins_others = false;  // --join
   bool raw_strings = false;

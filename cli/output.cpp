@@ -163,14 +163,40 @@ void TraceSink::fail(int err) {
 
 int TraceSink::write(std::string_view lines) {
   if (ended_ != 0) return ended_;
-  if (!terminal_ && collected_.size() + lines.size() < kCollectedBytes) {
+  if (!terminal_ && !by_line_ && collected_.size() + lines.size() < kCollectedBytes) {
     collected_ += lines;
     return 0;
   }
   // Large text is written directly, not copied once more.
   if (flush() != 0) return ended_;
-  if (const int err = write_patiently(fd_, lines)) fail(err);
+  if (const int err = write_out(lines)) fail(err);
   return ended_;
+}
+
+int TraceSink::write_out(std::string_view lines) {
+  while (by_line_ && !lines.empty()) {
+    const std::string_view line = lines.substr(0, lines.find('\n') + 1);  // empty: it has no end
+    if (const int err = write_patiently(fd_, line.empty() ? lines : line)) return err;
+    lines.remove_prefix(line.empty() ? lines.size() : line.size());
+  }
+  return write_patiently(fd_, lines);
+}
+
+// By the folder that was found first: the working folder may be another one by now.
+Status TraceSink::reopen() {
+  if (flush() != 0 || owned_.name.empty()) return ok();
+  auto next = open_output("/proc/self/fd/" + std::to_string(owned_.folder.get()) + "/" + owned_.name, OpenMode::append);
+  if (next) next->file = above_standard(std::move(next->file));
+  if (!next || !next->file) {
+    Error error = next ? system_error("no descriptor is free", errno) : next.error();
+    error.text = "cannot be opened anew (" + error.text + "): the trace goes on in the file that is open";
+    error.where = name_;
+    return error;
+  }
+  close_file();
+  owned_ = next.take();
+  fd_ = owned_.file.get();
+  return ok();
 }
 
 int TraceSink::flush() {
@@ -182,7 +208,10 @@ int TraceSink::flush() {
 
 void TraceSink::finish() {
   flush();
-  if (!owned_.file || !pattern_.empty()) return;
+  if (owned_.file && pattern_.empty()) close_file();
+}
+
+void TraceSink::close_file() {
   // Some file systems report a full disk or quota only when a descriptor is closed. Fd ignores that error, so a copy of the
   // descriptor is closed first.
   const Fd file = std::move(owned_.file);
@@ -190,10 +219,40 @@ void TraceSink::finish() {
   if (copy >= 0 && ::close(copy) != 0 && errno != EINTR && ended_ == 0) fail(errno);
 }
 
+Status TraceSink::check_rotation() const {
+  struct stat facts {};
+  if (!owned_.name.empty() && ::fstat(fd_, &facts) == 0 && S_ISREG(facts.st_mode)) return ok();
+  return Error{
+      .code = Code::refused, .text = "is no file that can get another name: --rotate is not for it", .where = name_};
+}
+
+int TraceSink::rotate(unsigned files) {
+  if (flush() != 0) return ended_;
+  const Status shifted = shift_outputs(owned_, files);
+  close_file();
+  if (ended_ != 0) return ended_;
+  auto next = shifted ? open_next(owned_) : Result<OutputFile>(shifted.error());
+  if (next) next->file = above_standard(std::move(next->file));
+  if (next && next->file) {
+    owned_ = next.take();
+    fd_ = owned_.file.get();
+    return 0;
+  }
+  rotation_ = next ? "no descriptor is free" : next.error().text;
+  fail(next || next.error().err == 0 ? EEXIST : next.error().err);
+  untold_ = true;
+  return ended_;
+}
+
 std::optional<Error> TraceSink::take_failure() {
   if (files_ && files_->error() != 0 && !std::exchange(has_told_files_, true)) fail(files_->error());
   if (!untold_) return std::nullopt;
   untold_ = false;
+  if (!rotation_.empty())
+    return Error{.code = Code::system,
+                 .text = "a further file cannot be begun: " + rotation_ + "; the trace ends here, the program goes on",
+                 .where = name_,
+                 .err = ended_};
   return Error{
       .code = Code::system,
       .text = std::string("writing failed: ") + std::strerror(ended_) + "; the trace ends here, the program goes on",

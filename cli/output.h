@@ -7,6 +7,7 @@
 
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,6 +50,13 @@ class TraceSink {
   bool is_terminal() const { return terminal_; }
   // Null: the format writes a stream.
   format::Files* files() { return files_.get(); }
+  // Its reader has gone away.
+  bool is_deserted() const { return ended_ == EPIPE; }
+  // From now on each line is written by itself, at once.
+  void write_lines() { by_line_ = true; }
+  // Opens the file anew by its name, after all that has been taken is in the old one. Fails where that is not possible: then the old
+  // one stays.
+  Status reopen();
   Status child_started(int pid);
 
   // Take whole lines / write what was collected. Return 0, or the errno that ended the output.
@@ -56,6 +64,10 @@ class TraceSink {
   int flush();
   // Flushes and closes a file.
   void finish();
+  // Goes on in a new file of the same name. The one before it gets the name FILE.1, and that FILE.2, and so on, so that there
+  // are `files` of them. Returns 0, or the errno that ended the output. check_rotation(): whether that can be done.
+  int rotate(unsigned files);
+  Status check_rotation() const;
 
   // An error that the user should see, once. A reader that went away (EPIPE) is not one.
   std::optional<Error> take_failure();
@@ -64,14 +76,17 @@ class TraceSink {
   TraceSink(int fd, std::string name);
   static Result<TraceSink> open_folder(const std::string& path);
   void fail(int err);
+  int write_out(std::string_view lines);
+  void close_file();
 
   OutputFile owned_;
   int fd_ = -1;
   std::string name_;     // as shown in messages
   std::string pattern_;  // with %p; empty when the name is final
   std::string collected_;
-  bool terminal_ = false;
-  int ended_ = 0;  // the errno that ended the output
+  bool terminal_ = false, by_line_ = false;
+  int ended_ = 0;           // the errno that ended the output
+  std::string rotation_{};  // why there is no further file; empty: something else ended it
   bool untold_ = false;
   bool has_told_files_ = false;
   std::unique_ptr<format::Files> files_;

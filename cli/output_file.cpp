@@ -273,6 +273,33 @@ Status rename_output(OutputFile& file, const std::string& path) {
   return ok();
 }
 
+Status shift_outputs(const OutputFile& file, unsigned count) {
+  const int folder = file.folder.get();
+  const auto named = [&](unsigned number) {
+    return number == 0 ? file.name : file.name + "." + std::to_string(number);
+  };
+  for (unsigned number = 1; number < count; ++number) {
+    struct stat facts {};
+    if (::fstatat(folder, named(number).c_str(), &facts, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    const std::string why = !S_ISREG(facts.st_mode) ? "is not a regular file" : "is another user's";
+    if (!S_ISREG(facts.st_mode) || facts.st_uid != ::geteuid())
+      return Error{.code = Code::refused, .text = named(number) + " " + why};
+  }
+  if (!is_same(file, folder, file.name)) return Error{.code = Code::refused, .text = "its file was exchanged"};
+  for (unsigned number = count - 1; number != 0; --number)
+    if (::renameat(folder, named(number - 1).c_str(), folder, named(number).c_str()) != 0 && errno != ENOENT)
+      return failed(named(number), errno);
+  return ok();
+}
+
+Result<OutputFile> open_next(const OutputFile& file) {
+  const int flags = flags_of(OpenMode::create) | O_CREAT | O_EXCL | O_NOFOLLOW;
+  OutputFile next{Fd(::openat(file.folder.get(), file.name.c_str(), flags, 0600)),
+                  Fd(::fcntl(file.folder.get(), F_DUPFD_CLOEXEC, 3)), file.name};
+  if (!next.file || !next.folder) return failed(file.name, errno);
+  return next;
+}
+
 void remove_output(const OutputFile& file) {
   if (file.folder && is_same(file, file.folder.get(), file.name)) ::unlinkat(file.folder.get(), file.name.c_str(), 0);
 }

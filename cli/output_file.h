@@ -45,6 +45,13 @@ Result<Fd> open_output_folder(const std::string& path);
 // another user's stays, and the rename is refused.
 Status rename_output(OutputFile& file, const std::string& path);
 
+// Makes room for a further file of the name that `file` has: gives it the name NAME.1, that one NAME.2, and so on up to
+// NAME.(`count` - 1), whose file goes. No link is followed. Refused where one of these names belongs to what is not a regular file
+// of this user's, or where NAME belongs to another file than `file`.
+Status shift_outputs(const OutputFile& file, unsigned count);
+// Creates a file of that name in the same folder, where there must be none.
+Result<OutputFile> open_next(const OutputFile& file);
+
 // Removes the name of a file that open_output() has created, if it still belongs to that file.
 void remove_output(const OutputFile& file);
 

@@ -2,6 +2,8 @@
 #include "cli/output_options.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "engine/export/formats.h"
 #include "engine/pictures/counters.h"
@@ -58,7 +60,21 @@ Status settle_document(const Options& options) {
   const bool has_place = !options.output.empty() || options.mode == Mode::replay || attaches(options);
   if (has_place || options.mode != Mode::trace || !format::format_called(options.format)->is_document) return ok();
   return refused(options, "it is a file, and standard error has other lines", "-o FILE");
-}
+  // Whether the output can be taken apart between two lines.
+  Status check_lines(const Options& options) {
+    const std::string option = options.reopens ? "--reopen" : "--line-buffered";
+    const auto refused_option = [&](const std::string& text, const std::string& help) {
+      return Error{.code = Code::usage, .text = text, .where = option, .help = help};
+    };
+    if (!options.reopens && !options.line_buffered) return ok();
+    if (records(options)) return refused_option("a recording has no lines", "--rotate=N begins further files of it");
+    const format::Format& format = *format::format_called(options.format);
+    if (format.is_document || format.target != format::Target::stream || options.format == "chrome")
+      return refused_option("--format=" + options.format + " is one whole from begin to end", "drop one of them");
+    if (options.reopens && (options.output.empty() || options.output == "-"))
+      return refused_option("it is for the file of -o", "-o FILE");
+    return ok();
+  }
 
 }  // namespace
 
@@ -90,6 +106,16 @@ Status check_clock(const Options& options) {
                .text = "the kernel does not tell its scheduler clock to this user",
                .where = "--clock=global",
                .help = "--clock=mono, or lower /proc/sys/kernel/perf_event_paranoid to 2"};
+}
+
+// The working folder may be another one when the file is written.
+Status set_metrics_file(Options& options, const std::string& path) {
+  if (path.empty() || path.starts_with("unix:"))
+    return Error{.code = Code::usage, .text = "the counts go to a file", .help = "--prometheus=FILE.prom"};
+  std::error_code error;
+  const std::filesystem::path full = std::filesystem::absolute(path, error);
+  options.metrics_file = error ? path : full.string();
+  return ok();
 }
 
 Status settle_recording(Options& options) {
@@ -129,6 +155,14 @@ Status settle_output(const Options& options) {
   if (options.record_limit != 0 && !records(options))
     return Error{.code = Code::usage, .text = "it is for a recording", .where = "--limit", .help = "--record=FILE"};
   RETURN_IF_ERROR(settle_target(options));
+  RETURN_IF_ERROR(check_lines(options));
+  if (options.metrics_interval && options.metrics_file.empty())
+    return Error{.code = Code::usage, .text = "it is for counts", .where = "--interval", .help = "--prometheus=FILE"};
+  if (options.record_files != 0 && options.record_limit == 0)
+    return Error{.code = Code::usage,
+                 .text = "a further file begins where one is full, and files have no limit",
+                 .where = "--rotate",
+                 .help = "--limit=SIZE"};
   if (takes_text(options)) return ok();
   if (!records(options) && (options.short_lines || options.style != spec::Style::event))
     return refused(options, "--style is for lines of text", "drop one of them");
@@ -157,7 +191,10 @@ Status settle_replay(const Options& options) {
   };
   if (!options.sources.empty() || !options.program.empty() || attaches(options))
     return usage("a recording is printed: no program, process or probe goes with it");
-  if (records(options) || options.record_limit != 0) return usage("a recording is printed, and --record makes one");
+  if (!options.metrics_file.empty()) return usage("--prometheus is for traced programs");
+  if (options.reopens) return usage("--reopen is for a trace that is being written");
+  if (records(options) || options.record_limit != 0 || options.record_files != 0)
+    return usage("a recording is printed, and --record makes one");
   RETURN_IF_ERROR(settle_target(options));
   if (!options.replay.merged.empty() && !takes_text(options))
     return Error{

@@ -13,6 +13,7 @@ namespace uprobe::cli {
 Status add_counter(Options& options, const std::string& text);
 Status set_format(Options& options, const std::string& name);
 Status set_clock(Options& options, const std::string& name);
+Status set_metrics_file(Options& options, const std::string& path);
 // A recording is written to the place of the trace.
 Status settle_recording(Options& options);
 // -D: the tool keeps neither standard output nor standard error, which belong to the program.

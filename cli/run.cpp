@@ -14,6 +14,7 @@
 #include "cli/doctor.h"
 #include "cli/dry_run.h"
 #include "cli/explain.h"
+#include "cli/follow.h"
 #include "cli/foreign_commands.h"
 #include "cli/foreign_places.h"
 #include "cli/foreign_probes.h"
@@ -307,120 +308,6 @@ void explain(const Call& call) {
   for (const PlanReport& report : reports) call.diagnostics.line(plan_line(report));
 }
 
-void report_failure(const Call& call, TraceSink& sink) {
-  if (const std::optional<Error> failure = sink.take_failure()) call.diagnostics.error(*failure);
-}
-
-bool names_one(const Selection& whom) { return whom.pids.size() == 1 && whom.names.empty() && whom.objects.empty(); }
-
-void tell_first_ended(const Call& call, std::size_t others) {
-  const std::string who = !attaches(call.options)          ? "the program has"
-                          : names_one(call.options.attach) ? "the attached process has"
-                                                           : "the attached processes have";
-  call.diagnostics.line(who + " ended; " +
-                        (others == 1 ? "1 traced process goes" : std::to_string(others) + " traced processes go") +
-                        " on, and ^C ends the trace");
-}
-
-// Reads until the program has ended. The engine polls `detach_requested` once per round, which is the moment to write the
-// collected text.
-Result<Ending> follow(const Call& call, TraceSink& sink, Signals& signals) {
-  RunOptions options;
-  options.max_events = call.options.max_events;
-  options.duration = call.options.duration;
-  options.raw_strings = call.options.raw_strings;
-  options.short_lines = call.options.short_lines;
-  options.format = call.options.format;
-  options.clock = call.options.clock.value_or(options.clock);
-  options.files = sink.files();
-  options.counters = call.options.counters;
-  options.min_latency = static_cast<std::uint64_t>(call.options.min_latency.count());
-  options.records = !call.options.record.empty();
-  options.record_limit = call.options.record_limit;
-  options.header = wants_header(call.options);
-  options.until_last = call.options.until_last;
-  options.first_ended = [&](std::size_t others) {
-    signals.no_program();
-    if (!call.options.quiet) tell_first_ended(call, others);
-  };
-  std::optional<TopView> top;
-  if (call.options.top) top.emplace(call.streams, attaches(call.options));
-  options.detach_requested = [&] {
-    sink.flush();
-    report_failure(call, sink);
-    signals.wait_for_launcher();
-    const bool has_ended = top && top->look([&] { return call.engine.calls(); });
-    return has_ended || signals.detach_requested();
-  };
-  return call.engine.run(options, [&](std::string_view lines) {
-    const int err = sink.write(lines);
-    report_failure(call, sink);
-    return err;
-  });
-}
-
-// The destinations of the trace, and of histograms if they have a file of their own.
-struct Sinks {
-  TraceSink trace;
-  std::optional<TraceSink> histograms, calls;
-
-  static Result<Sinks> open(const std::string& output, const Call& call);
-  Status child_started(int pid);
-  // `last_lines` are written last.
-  void finish(const Call& call, const std::string& last_lines = {});
-
- private:
-  void write_calls(const Call& call);
-};
-
-Result<Sinks> Sinks::open(const std::string& output, const Call& call) {
-  Result<TraceSink> trace = TraceSink::open(output, call.streams, target_of(call.options));
-  if (!trace) return trace.error();
-  RETURN_IF_ERROR(check_terminal(call.options, trace->is_terminal()));
-  Sinks sinks{trace.take(), std::nullopt, std::nullopt};
-  const auto open_other = [&](std::optional<TraceSink>& sink, const std::string& path) -> Status {
-    if (path.empty()) return ok();
-    Result<TraceSink> opened = TraceSink::open(path, call.streams);
-    if (!opened) return opened.error();
-    sink.emplace(opened.take());
-    return ok();
-  };
-  RETURN_IF_ERROR(open_other(sinks.histograms, call.options.histogram_file));
-  RETURN_IF_ERROR(open_other(sinks.calls, call.options.summary_file));
-  return sinks;
-}
-
-Status Sinks::child_started(int pid) {
-  RETURN_IF_ERROR(trace.child_started(pid));
-  if (histograms) RETURN_IF_ERROR(histograms->child_started(pid));
-  return calls ? calls->child_started(pid) : ok();
-}
-
-// A blank line separates the records from the first table.
-void Sinks::finish(const Call& call, const std::string& last_lines) {
-  TraceSink& to = histograms ? *histograms : trace;
-  if (const std::string text = call.engine.histograms(call.options.raw_strings); !text.empty())
-    to.write((histograms ? "" : "\n") + text);
-  trace.write(last_lines);
-  trace.finish();
-  report_failure(call, trace);
-  write_calls(call);
-  if (!histograms) return;
-  histograms->finish();
-  report_failure(call, *histograms);
-}
-
-// To their file, or to standard error unless the user wants to see nothing there.
-void Sinks::write_calls(const Call& call) {
-  if (!sums_calls(call.options) || (!calls && call.options.quiet)) return;
-  const std::vector<CallSummary> rows = call.engine.calls();
-  const std::string text = call.options.json ? render_calls_json(rows) : render_calls(rows);
-  if (!calls) return call.diagnostics.print(text);
-  calls->write(text);
-  calls->finish();
-  report_failure(call, *calls);
-}
-
 Outcome outcome_of(const Ending& ending) {
   return ending.signalled ? Outcome{0, ending.code} : Outcome{ending.code, 0};
 }
@@ -446,6 +333,7 @@ std::string summary_text(const Call& call) {
 // After the launch the program's fate decides how the tool ends, whatever happens to the trace.
 Outcome launch_and_follow(const Call& call, Sinks& sinks) {
   Signals signals;
+  if (call.options.reopens) signals.reopen_at_hangup();
   const Status launched = call.engine.launch(call.options.program);
   if (!launched) return fail(call, launched.error(), exit_code_of_launch(launched.error()));
   const int pid = call.engine.child_pid();
@@ -454,7 +342,7 @@ Outcome launch_and_follow(const Call& call, Sinks& sinks) {
   const Status named = sinks.child_started(pid);
   if (!named) call.diagnostics.error(named.error());
 
-  const Result<Ending> ending = follow(call, sinks.trace, signals);
+  const Result<Ending> ending = follow(call, sinks, signals);
   sinks.finish(call);
   if (call.options.profile) call.diagnostics.print(render_profile(call.engine.summary()));
   if (!call.options.quiet) call.diagnostics.print(summary_text(call));
@@ -479,6 +367,7 @@ Outcome follow_daemonized(const Call& call, Sinks& sinks) {
   const std::string restriction = restriction_on_children();
   if (!restriction.empty() && !call.options.quiet) call.diagnostics.line(restriction);
   Signals signals;
+  if (call.options.reopens) signals.reopen_at_hangup();
   signals.no_program();
   const Status launched = call.engine.launch(call.options.program);
   if (!launched && launched.error().code == Code::killed) return {};
@@ -487,7 +376,7 @@ Outcome follow_daemonized(const Call& call, Sinks& sinks) {
   const Status named = sinks.child_started(call.engine.child_pid());
   if (!named) call.diagnostics.error(named.error());
   fall_silent();
-  static_cast<void>(follow(call, sinks.trace, signals));
+  static_cast<void>(follow(call, sinks, signals));
   sinks.finish(call, last_words(call));
   call.engine.let_program_end();
   return {};
@@ -501,6 +390,7 @@ void tell_end_of_attached(const Call& call, const Ending& ending) {
 
 Outcome attach_and_follow(const Call& call, Sinks& sinks) {
   Signals signals;
+  if (call.options.reopens) signals.reopen_at_hangup();
   signals.attaching();
   Selection whom = call.options.attach;
   if (!call.options.quiet) whom.tell = [&call](const std::string& text) { call.diagnostics.line(text); };
@@ -511,7 +401,7 @@ Outcome attach_and_follow(const Call& call, Sinks& sinks) {
   const Status named = sinks.child_started(whom.pids.empty() ? visible_pid() : whom.pids.front());
   if (!named) call.diagnostics.error(named.error());
 
-  const Result<Ending> ending = follow(call, sinks.trace, signals);
+  const Result<Ending> ending = follow(call, sinks, signals);
   sinks.finish(call);
   if (ending) tell_end_of_attached(call, *ending);
   if (!call.options.quiet) call.diagnostics.print(summary_text(call));

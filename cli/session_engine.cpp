@@ -45,6 +45,8 @@ Result<Ending> SessionEngine::run(const RunOptions& options, const Output& outpu
 
 Summary SessionEngine::summary() { return session_->summary(); }
 
+std::optional<std::vector<EventProgress>> SessionEngine::progress() { return session_->progress(); }
+
 bool SessionEngine::has_clients() { return session_->has_clients(); }
 
 void SessionEngine::serve_clients() { session_->serve_clients(); }

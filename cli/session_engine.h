@@ -20,6 +20,7 @@ class SessionEngine final : public Engine {
   int child_pid() override;
   Result<Ending> run(const RunOptions& options, const Output& output) override;
   Summary summary() override;
+  std::optional<std::vector<EventProgress>> progress() override;
   bool has_clients() override;
   void serve_clients() override;
   void let_program_end() override;

@@ -30,9 +30,10 @@ volatile sig_atomic_t g_no_program = 0;
 volatile sig_atomic_t g_ignored[NSIG];  // at the tool's start
 volatile sig_atomic_t g_detach = 0;
 volatile sig_atomic_t g_attaching = 0;
-volatile sig_atomic_t g_followed = 0;   // 0: this process is not a tracer
-volatile sig_atomic_t g_stopped = 0;    // the launcher is stopped
-volatile sig_atomic_t g_waiting[NSIG];  // came before the program had started
+volatile sig_atomic_t g_reopens = 0, g_reopen = 0;  // whether SIGHUP may ask for that, and whether it has
+volatile sig_atomic_t g_followed = 0;               // 0: this process is not a tracer
+volatile sig_atomic_t g_stopped = 0;                // the launcher is stopped
+volatile sig_atomic_t g_waiting[NSIG];              // came before the program had started
 volatile std::int64_t g_last_interrupt = 0;
 
 struct sigaction g_before_caught[kCaught.size()];
@@ -78,6 +79,8 @@ void handle(int signal, siginfo_t* info, void*) {
   const int saved = errno;
   if (::getpid() != g_tool) {
     act_as_default(signal);
+  } else if (signal == SIGHUP && g_reopens != 0 && !came_from_terminal(info->si_code)) {
+    g_reopen = 1;
   } else if (g_attaching != 0) {
     handle_attaching(signal);
   } else if (signal != SIGPIPE) {
@@ -99,6 +102,8 @@ void forget_everything() {
   g_detach = 0;
   g_attaching = 0;
   g_stopped = 0;
+  g_reopens = 0;
+  g_reopen = 0;
   g_last_interrupt = 0;
   for (volatile sig_atomic_t& waiting : g_waiting) waiting = 0;
 }
@@ -156,6 +161,14 @@ void Signals::attaching() {
   for (const int signal : kCaughtAttaching) ::sigaction(signal, &ours, nullptr);
   for (const int signal : kCaught)
     if (g_waiting[signal] != 0) g_detach = 1;
+}
+
+void Signals::reopen_at_hangup() { g_reopens = 1; }
+
+bool Signals::take_reopen() {
+  if (g_reopen == 0) return false;
+  g_reopen = 0;
+  return true;
 }
 
 // The parent's end shows in getppid(), even if the signal about it is lost.

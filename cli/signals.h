@@ -12,6 +12,7 @@
 //   SIGTERM, SIGHUP   (and the two above) sent to the tool by a process: passed on to the program
 //                     When the program has ended and its children are still traced (--until=last), and where the program is
 //                     another process's child (-D), all four ask to detach, except one that was ignored at the start
+//   SIGHUP            sent by a process, with --reopen: asks to open the output anew, and nothing else
 //   SIGPIPE           becomes EPIPE
 //
 // In the tracer of an attached session (launcher.h) no signal may end the process while it holds a program: all four, SIGUSR1,
@@ -49,6 +50,10 @@ class Signals {
   // The session attaches and has no child; signals that came earlier count.
   void attaching();
   bool detach_requested() const;
+  // From now on SIGHUP of a process asks to open the output anew, and does nothing else. A terminal's has its usual meaning.
+  void reopen_at_hangup();
+  // Whether that was asked for since the last call.
+  bool take_reopen();
   // Waits while the launcher is stopped, unless a detach is requested.
   void wait_for_launcher() const;
 

@@ -34,10 +34,6 @@ std::vector<Cause> causes(const ProbeSummary& lost) {
   return all;
 }
 
-std::uint64_t lost_count(const ProbeSummary& probe) {
-  return probe.lost_full + probe.lost_too_big + probe.lost_busy + probe.lost_to_reader_lag;
-}
-
 // "12 (ring full)", "15 (12 ring full; 3 every ring busy)"
 std::string lost_text(const ProbeSummary& lost, bool with_advice) {
   const std::vector<Cause> all = causes(lost);
@@ -105,6 +101,10 @@ ProbeSummary total_of(const std::vector<ProbeSummary>& probes) {
 }
 
 }  // namespace
+
+std::uint64_t lost_count(const ProbeSummary& probe) {
+  return probe.lost_full + probe.lost_too_big + probe.lost_busy + probe.lost_to_reader_lag;
+}
 
 std::string render_summary(const Summary& summary, bool color, bool verbose) {
   std::string text = probe_lines(summary.probes, color, verbose);

@@ -144,6 +144,14 @@ Result<std::uint64_t> parse_recording_size(std::string_view text) {
   return size;
 }
 
+Result<std::uint32_t> parse_file_count(std::string_view text) {
+  constexpr std::uint64_t kMost = 1000;
+  const std::optional<std::uint64_t> number = whole_number(text);
+  if (!number || *number < 2 || *number > kMost)
+    return unusable(text, "is not a number of files", "from 2 to " + std::to_string(kMost));
+  return static_cast<std::uint32_t>(*number);
+}
+
 Result<std::uint32_t> parse_string_limit(std::string_view text) {
   const std::optional<std::uint64_t> number = whole_number(text);
   if (!number || *number == 0 || *number > shared::kMostString)

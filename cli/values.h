@@ -25,8 +25,9 @@ Result<std::uint32_t> parse_string_limit(std::string_view text);
 // "65536", "64K", "4M", "1G": a ring's size in bytes, kMinRingBytes..kMaxRingBytes.
 Result<std::uint64_t> parse_ring_size(std::string_view text);
 
-// As parse_ring_size(), for a file.
+// As parse_ring_size(), for a file. And how many files of it there are.
 Result<std::uint64_t> parse_recording_size(std::string_view text);
+Result<std::uint32_t> parse_file_count(std::string_view text);
 
 // "12345.678901": seconds with up to nine digits after the point, in nanoseconds.
 Result<std::uint64_t> parse_seconds(std::string_view text);

@@ -138,6 +138,12 @@ struct ProbeState {
   std::uint64_t hits = 0, lost = 0, missed = 0;  // as counted by the reader: up to 50 ms old
 };
 
+// The counts of an event of a running session, up to 50 ms old. Several may have the same name.
+struct EventProgress {
+  std::string name;  // "uprobes/zfree_entry"
+  std::uint64_t hits = 0, lost = 0, missed = 0;
+};
+
 // "GROUP/EVENT" of each.
 struct Changes {
   std::vector<std::string> added, removed;
@@ -175,10 +181,13 @@ struct RunOptions {
   trace::ClockKind clock = trace::ClockKind::mono;
   format::Files* files = nullptr;  // has to be there for a format that writes files; the output gets nothing then
   bool records = false;            // write a recording (engine/recording/) instead
-  std::uint64_t record_limit = 0;  // bytes of it; 0: none. Afterwards the program goes on untraced
-  bool header = true;              // begin with the names of the columns
-  bool short_lines = false;        // without the column of flags
-  bool raw_strings = false;        // print all bytes of strings and names unchanged, as the kernel does
+  // Called where the recording would be larger: what is written then goes to a further file. Returns 0, or an errno that ends the
+  // output. Null: the tracing ends there.
+  std::function<int()> next_file = {};
+  std::uint64_t record_limit = 0;          // bytes of it; 0: none. Afterwards the program goes on untraced
+  bool header = true;                      // begin with the names of the columns
+  bool short_lines = false;                // without the column of flags
+  bool raw_strings = false;                // print all bytes of strings and names unchanged, as the kernel does
   std::function<bool()> detach_requested;  // polled; true: let the program go on untraced
   bool until_last = false;                 // stay until the last traced process has ended, not only the first ones
   // With until_last: called once, when the first ones have ended and `others` are still traced.

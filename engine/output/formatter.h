@@ -15,6 +15,7 @@
 #include "engine/shared/string_data.h"
 #include "engine/trace/clocks.h"
 #include "engine/trace/event_record.h"
+#include "engine/trace/record_run.h"
 
 namespace uprobe::format {
 
@@ -60,12 +61,17 @@ class Formatter {
   virtual void append(const trace::EventRecord& record, std::string_view comm, Buffer& out) = 0;
   // The clocks have been read once more. For a format from which times are converted later.
   virtual void clocks(const trace::ClockReading&, Buffer&) {}
+  // Whether append_run() does for all records of a run what append() would do for each of them.
+  virtual bool takes_runs() const { return false; }
+  virtual void append_run(const trace::RecordRun&, Buffer&) {}
   // Called before what has been appended is written.
   virtual void flush(Buffer&) {}
   // No further record is taken.
   virtual bool is_full() const { return false; }
   // Where the user has not asked for that, why: a line for the user. Else empty.
   virtual std::string_view why_full() const { return {}; }
+  // What comes next begins a further file, which is read alone. After end() and flush().
+  virtual void begin_file() {}
   // Called last, if the session came to its end.
   virtual void end(std::span<const Total>, Buffer&) {}
 };

@@ -2,10 +2,10 @@
 #include "engine/recording/entries.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 
 #include "engine/recording/file_format.h"
+#include "engine/recording/lane.h"
 #include "engine/recording/words.h"
 #include "engine/shared/session_area.h"
 
@@ -16,7 +16,8 @@ namespace {
 using program::Kind;
 
 // More than a definition can have.
-constexpr std::uint32_t kMostFields = 256, kMostText = 65536, kMostFrames = 128;
+constexpr std::uint32_t kMostFields = 256, kMostText = 65536;
+constexpr std::size_t kMostClocks = std::size_t{1} << 21;  // of 24 days; later ones add nothing
 
 bool has_good_size(const program::Field& field) {
   switch (field.kind) {
@@ -71,15 +72,9 @@ std::optional<program::EventLayout> layout_of(std::string_view bytes) {
              : std::nullopt;
 }
 
-std::span<const std::uint8_t> as_bytes(std::string_view text) {
-  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
-}
-
-// Hands the entries of blocks on to a listener.
-class Dispatcher {
+// What lane 0 has besides hits.
+class Contents {
  public:
-  explicit Dispatcher(Listener& listener) : listener_(listener) {}
-
   // False: the entry is none that a recorder writes.
   bool take(EntryKind kind, std::string_view bytes) {
     if (has_ended_ || (kind == EntryKind::settings) == has_begun_) return false;
@@ -88,159 +83,158 @@ class Dispatcher {
         return take_settings(bytes);
       case EntryKind::event:
         return take_event(bytes);
-      case EntryKind::hit:
-        return take_hit(bytes);
-      case EntryKind::symbols:
-        return symbols_.take_names(bytes);
-      case EntryKind::frames:
-        return symbols_.take_frames(bytes);
       case EntryKind::totals:
         return take_totals(bytes);
       case EntryKind::clocks:
         return take_clocks(bytes);
+      case EntryKind::hits:
+      case EntryKind::symbols:
+      case EntryKind::frames:
+        return true;
     }
     return false;
   }
   bool take_block(std::string_view block) {
-    while (!block.empty() && !is_satisfied_) {
+    while (!block.empty()) {
       Parser parser(block);
       const auto head = parser.number<EntryHead>();
       const std::string_view bytes = parser.take(head.bytes);
       if (!parser.is_good() || !take(head.kind, bytes)) return false;
       block.remove_prefix(sizeof head + bytes.size());
     }
-    symbols_.clear();  // the bytes go
     return true;
   }
-  bool is_satisfied() const { return is_satisfied_; }
+
+  bool has_begun() const { return has_begun_; }
   bool has_ended() const { return has_ended_; }
+  const Settings& settings() const { return settings_; }
+  const std::vector<program::EventLayout>& events() const { return events_; }
+  const std::vector<trace::ClockReading>& clocks() const { return clocks_; }
+  const std::vector<format::Total>& totals() const { return totals_; }
 
  private:
   bool take_settings(std::string_view bytes) {
     Parser parser(bytes);
-    Settings settings{.flags = parser.number<std::uint32_t>(), .string_limit = parser.number<std::uint32_t>()};
-    settings.string_limit = std::min(settings.string_limit, shared::kMostString);
-    has_begun_ = true;
-    if (parser.is_at_end()) listener_.begin(settings, symbols_);
-    return parser.is_at_end();
+    settings_ = {.flags = parser.number<std::uint32_t>(), .string_limit = parser.number<std::uint32_t>()};
+    settings_.string_limit = std::min(settings_.string_limit, shared::kMostString);
+    has_begun_ = parser.is_at_end();
+    return has_begun_;
   }
   bool take_event(std::string_view bytes) {
     described_ += bytes.size();
     if (bytes.size() > kMostEventBytes || described_ > kMostDescribedBytes) return false;
     auto layout = layout_of(bytes);
-    if (!layout || events_ == shared::kMaxEvents) return false;
-    ++events_;
-    listener_.event(std::move(*layout));
-    return true;
-  }
-  bool take_hit(std::string_view bytes) {
-    Parser parser(bytes);
-    const auto hit = parser.number<HitHead>();
-    const std::string_view payload = parser.take(hit.payload_bytes), stack = parser.take(hit.stack_bytes);
-    if (!parser.is_at_end() || hit.type >= events_ || hit.comm_bytes > kCommBytes) return false;
-    if (payload.size() > shared::kMostPayload || stack.size() > shared::kMaxStack) return false;
-    is_satisfied_ = !listener_.hit({.ns = hit.ns,
-                                    .tid = hit.tid,
-                                    .pid = hit.pid,
-                                    .cpu = hit.cpu,
-                                    .type = hit.type,
-                                    .flags = hit.flags,
-                                    .payload = as_bytes(payload),
-                                    .stack = as_bytes(stack)},
-                                   {hit.comm.data(), hit.comm_bytes});
-    symbols_.clear();
+    if (!layout || events_.size() == shared::kMaxEvents) return false;
+    events_.push_back(std::move(*layout));
     return true;
   }
   bool take_clocks(std::string_view bytes) {
     Parser parser(bytes);
     const auto entry = parser.number<ClocksEntry>();
-    if (parser.is_at_end()) listener_.clocks({entry.ns});
+    if (parser.is_at_end() && clocks_.size() < kMostClocks) clocks_.push_back({entry.ns});
     return parser.is_at_end();
   }
   bool take_totals(std::string_view bytes) {
     Parser parser(bytes);
-    std::vector<format::Total> totals;
     while (parser.is_good() && !parser.is_at_end()) {
       format::Total total{.name = std::string(parser.text())};
       total.lost = parser.number<std::uint64_t>(), total.missed = parser.number<std::uint64_t>();
-      if (parser.is_good()) totals.push_back(std::move(total));
+      if (parser.is_good()) totals_.push_back(std::move(total));
     }
     has_ended_ = parser.is_good();
-    if (has_ended_) listener_.end(totals);
     return has_ended_;
   }
 
-  Listener& listener_;
-  SavedSymbols symbols_;
-  std::uint32_t events_ = 0;
+  Settings settings_;
+  std::vector<program::EventLayout> events_;
   std::uint64_t described_ = 0;  // bytes of their descriptions
-  bool has_begun_ = false, has_ended_ = false, is_satisfied_ = false;
+  std::vector<trace::ClockReading> clocks_;
+  std::vector<format::Total> totals_;
+  bool has_begun_ = false, has_ended_ = false;
 };
 
-Error broken(const std::string& path, const std::string& text) {
-  return Error{.code = Code::refused, .text = text, .where = path};
+// The blocks from the first one on that cannot be read do not count.
+Contents contents_of(Blocks& blocks) {
+  Contents contents;
+  std::string entries;
+  const auto lane = blocks.lanes().find(0);
+  if (lane == blocks.lanes().end()) return contents;
+  for (const BlockPlace& place : lane->second) {
+    if (blocks.read(0, place, entries) && contents.take_block(entries)) continue;
+    blocks.end_at(place.at);
+    break;
+  }
+  return contents;
+}
+
+// Merges the lanes.
+class Merge {
+ public:
+  Merge(const Blocks& blocks, std::uint32_t events, SavedSymbols& symbols) {
+    lanes_.reserve(blocks.lanes().size());
+    for (const auto& [number, places] : blocks.lanes()) lanes_.emplace_back(blocks, number, places, events, symbols);
+  }
+  // True: the listener wants no more. Fails where a block is not whole, after all that is before it.
+  Result<bool> run(Listener& listener) {
+    for (Lane& lane : lanes_) advance(lane);
+    while (!heap_.empty()) {
+      std::ranges::pop_heap(heap_, is_later);
+      Lane& lane = *heap_.back();
+      heap_.pop_back();
+      if (!listener.hit(lane.record(), lane.comm())) return true;
+      advance(lane);
+    }
+    if (damage_) return *damage_;
+    return false;
+  }
+
+ private:
+  static bool is_later(const Lane* a, const Lane* b) {
+    return a->time() != b->time() ? a->time() > b->time() : a->place() > b->place();
+  }
+  void advance(Lane& lane) {
+    const auto has_next = lane.next();
+    if (!has_next) return end_at(lane.place(), has_next.error());
+    if (!*has_next) return;
+    heap_.push_back(&lane);
+    std::ranges::push_heap(heap_, is_later);
+  }
+  // The blocks from this place on do not count.
+  void end_at(std::uint64_t place, const Error& why) {
+    for (Lane& lane : lanes_) lane.end_at(place);
+    damage_ = why;
+  }
+
+  std::vector<Lane> lanes_;
+  std::vector<Lane*> heap_;  // that have a hit
+  std::optional<Error> damage_;
+};
+
+Error endless(const std::string& path) {
+  return Error{
+      .code = Code::refused,
+      .text = "the recording has no end: its tool was killed or its file was full; what is there has been printed",
+      .where = path};
 }
 
 }  // namespace
 
-bool SavedSymbols::take_names(std::string_view bytes) {
-  Parser parser(bytes);
-  names_.clear();
-  while (parser.is_good() && !parser.is_at_end()) {
-    Name name{.address = parser.number<std::uint64_t>(), .named = {}};
-    name.named.distance = parser.number<std::uint64_t>(), name.named.size = parser.number<std::uint64_t>();
-    name.named.name = parser.text();
-    if (names_.size() == std::size_t{kMostFields} * program::kMaxElements) return false;
-    names_.push_back(name);
-  }
-  return parser.is_good();
-}
-
-bool SavedSymbols::take_frames(std::string_view bytes) {
-  Parser parser(bytes);
-  frames_.clear(), places_.clear();
-  while (parser.is_good() && !parser.is_at_end()) {
-    format::StackFrame frame{.address = parser.number<std::uint64_t>()};
-    frame.is_return = parser.number<std::uint32_t>() != 0;
-    format::CodePlace place;
-    place.distance = parser.number<std::uint64_t>(), place.size = parser.number<std::uint64_t>();
-    place.offset = parser.number<std::uint64_t>();
-    place.name = parser.text(), place.path = parser.text(), place.build_id = parser.text();
-    if (frames_.size() == kMostFrames) return false;
-    frames_.push_back(frame), places_.push_back(std::move(place));
-  }
-  return parser.is_good();
-}
-
-void SavedSymbols::clear() { names_.clear(), frames_.clear(), places_.clear(); }
-
-format::NamedAddress SavedSymbols::name_of(const trace::EventRecord&, std::uint64_t address) {
-  for (const Name& name : names_)
-    if (name.address == address) return name.named;
-  return {};
-}
-
-format::CodePlace SavedSymbols::place_of(const trace::EventRecord*, std::uint64_t address) {
-  for (std::size_t i = 0; i < frames_.size(); ++i)
-    if (frames_[i].address - (frames_[i].is_return ? 1 : 0) == address) return places_[i];
-  return {};
-}
-
 Status read_recording(const Recording& recording, Listener& listener) {
-  const std::string& path = recording.path;
-  Blocks blocks(recording);
-  Dispatcher dispatcher(listener);
-  for (;;) {
-    const auto block = blocks.next();
-    if (!block) return block.error();
-    if (!block->has_value()) break;
-    if (!dispatcher.take_block(**block))
-      return broken(path, "the recording is damaged: what is before the damage has been printed");
-    if (dispatcher.is_satisfied()) return ok();
+  auto blocks = Blocks::of(recording);
+  if (!blocks) return blocks.error();
+  const Contents contents = contents_of(*blocks);
+  if (contents.has_begun()) {
+    SavedSymbols symbols;
+    RETURN_IF_ERROR(listener.begin(contents.settings(), contents.events(), contents.clocks(), symbols));
+    Merge merge(*blocks, static_cast<std::uint32_t>(contents.events().size()), symbols);
+    const auto is_satisfied = merge.run(listener);
+    if (!is_satisfied) return is_satisfied.error();
+    if (*is_satisfied) return ok();
   }
-  if (dispatcher.has_ended()) return ok();
-  return broken(path,
-                "the recording has no end: its tool was killed or its file was full; what is there has been printed");
+  if (blocks->end()) return *blocks->end();
+  if (!contents.has_ended()) return endless(recording.path);
+  listener.end(contents.totals());
+  return ok();
 }
 
 }  // namespace uprobe::recording

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The entries of a recording, checked: whatever the bytes are, a record that is handed on is one that a session could have made.
+// A recording, checked: whatever the bytes are, a record that is handed on is one that a session could have made.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 #include "engine/base/result.h"
 #include "engine/output/formatter.h"
-#include "engine/output/symbols.h"
 #include "engine/program/layout.h"
 #include "engine/recording/blocks.h"
+#include "engine/recording/saved_symbols.h"
 #include "engine/trace/clocks.h"
 
 namespace uprobe::recording {
@@ -19,28 +19,6 @@ namespace uprobe::recording {
 struct Settings {
   std::uint32_t flags = 0, string_limit = 0;
   bool has(std::uint32_t flag) const { return (flags & flag) != 0; }
-};
-
-// The names and the stack that were noted for one hit.
-class SavedSymbols final : public format::Symbols {
- public:
-  format::NamedAddress name_of(const trace::EventRecord& record, std::uint64_t address) override;
-  format::CodePlace place_of(const trace::EventRecord* record, std::uint64_t address) override;
-  std::vector<format::StackFrame> frames_of(const trace::EventRecord&) override { return frames_; }
-
-  // False: the bytes are not such an entry. They must live as long as the names are asked for.
-  bool take_names(std::string_view bytes);
-  bool take_frames(std::string_view bytes);
-  void clear();
-
- private:
-  struct Name {
-    std::uint64_t address;
-    format::NamedAddress named;
-  };
-  std::vector<Name> names_;
-  std::vector<format::StackFrame> frames_;
-  std::vector<format::CodePlace> places_;  // of the frames
 };
 
 // Gets what a recording holds.
@@ -51,11 +29,10 @@ class Listener {
   Listener& operator=(const Listener&) = delete;
   virtual ~Listener() = default;
 
-  // Comes first.
-  virtual void begin(const Settings& settings, SavedSymbols& symbols) = 0;
-  virtual void event(program::EventLayout layout) = 0;
-  virtual void clocks(const trace::ClockReading&) {}
-  // False: no more are wanted.
+  // Comes first, with all events, and all readings of the clocks in the order of their times. An error ends the reading.
+  virtual Status begin(const Settings& settings, const std::vector<program::EventLayout>& events,
+                       const std::vector<trace::ClockReading>& clocks, SavedSymbols& symbols) = 0;
+  // In order of time. False: no more are wanted.
   virtual bool hit(const trace::EventRecord& record, std::string_view comm) = 0;
   virtual void end(const std::vector<format::Total>& totals) = 0;
 };

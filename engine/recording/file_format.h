@@ -4,6 +4,9 @@
 //   file    [ FileHead | block | block | ... ]
 //   block   [ BlockHead | entry | entry | ... ]   its sum is that of the entries: a block is whole, or it does not count
 //   entry   [ EntryHead | bytes ]
+//
+// A block belongs to a lane, which is sorted by time: lane 0 has all that is not hits, and hits that the session has put in order
+// itself; any other lane has hits of one ring, which the session has copied as they were. Printing merges the lanes.
 #pragma once
 
 #include <array>
@@ -31,10 +34,13 @@ struct BlockHead {
   std::uint32_t mark = kBlockMark;
   std::uint32_t bytes = 0;  // of the entries
   std::uint64_t sum = 0;
+  std::uint32_t lane = 0;
+  std::uint32_t zero = 0;
 };
-static_assert(sizeof(BlockHead) == 16);
+static_assert(sizeof(BlockHead) == 24);
+inline constexpr std::uint32_t kMostLanes = 65536;
 // A block ends once it has this size; the last entry may be large.
-inline constexpr std::uint32_t kBlockBytes = 64 * 1024, kMostBlockBytes = 16 * 1024 * 1024;
+inline constexpr std::uint32_t kBlockBytes = 32 * 1024, kMostBlockBytes = 16 * 1024 * 1024;
 
 // The descriptions of events stay in memory: bytes of one entry, and of all.
 inline constexpr std::uint32_t kMostEventBytes = 128 * 1024, kMostDescribedBytes = 32 * 1024 * 1024;
@@ -42,7 +48,7 @@ inline constexpr std::uint32_t kMostEventBytes = 128 * 1024, kMostDescribedBytes
 enum class EntryKind : std::uint32_t {
   settings = 1,  // the first one
   event = 2,     // the next type: before its records
-  hit = 3,
+  hits = 3,
   symbols = 4,  // names of addresses in the hit that follows
   frames = 5,   // the stack of the hit that follows
   totals = 6,   // the last one: the session came to its end
@@ -55,17 +61,16 @@ struct EntryHead {
 static_assert(sizeof(EntryHead) == 8);
 
 inline constexpr std::size_t kCommBytes = 16;
-// A hit: this, its payload (ftrace's raw record), then its stack.
-struct HitHead {
-  std::uint64_t ns;
+// Hits of one task under one name: this, then records as in a ring (shared::RecordHead, payload, padding, stack), whose times
+// are nanoseconds of CLOCK_MONOTONIC.
+struct HitsHead {
   std::uint32_t tid, pid;
-  std::uint16_t cpu, type, flags;
+  std::uint32_t count;
   std::uint8_t comm_bytes;
-  std::uint8_t zero;
-  std::uint32_t payload_bytes, stack_bytes;
+  std::array<std::uint8_t, 3> zero;
   std::array<char, kCommBytes> comm;
 };
-static_assert(sizeof(HitHead) == 48);
+static_assert(sizeof(HitsHead) == 32);
 
 // Nanoseconds of all clocks, as trace::ClockReading has them; 0: not known.
 struct ClocksEntry {
@@ -76,19 +81,26 @@ static_assert(sizeof(ClocksEntry) == 48);
 // Settings::flags
 inline constexpr std::uint32_t kEscapes = 1, kShortLines = 2, kHasHeader = 4, kKnowsSymbols = 8;
 
-// Four sums of every fourth word, then of those four, from the number of bytes on. Missing bytes of the last 32 are zero.
-inline std::uint64_t sum_of(const std::uint8_t* bytes, std::size_t size) {
-  constexpr std::uint64_t kFactor = 0x9e3779b97f4a7c15;
-  constexpr std::size_t kGroup = 32;
-  const auto mix = [](std::uint64_t sum, std::uint64_t word) { return std::rotl((sum ^ word) * kFactor, 29); };
-  std::uint64_t sums[4] = {1, 2, 3, 4}, words[4];
-  for (std::size_t at = 0; at < size; at += kGroup) {
-    if (size - at < kGroup) std::memset(words, 0, sizeof words);
-    std::memcpy(words, bytes + at, size - at < kGroup ? size - at : kGroup);
-    for (int i = 0; i < 4; ++i) sums[i] = mix(sums[i], words[i]);
+// Eight sums of every eighth word, and eight of what these were after each word; then all of them are mixed, from the number of
+// bytes and the lane on. Missing bytes of the last 64 are zero.
+inline std::uint64_t sum_of(const std::uint8_t* bytes, std::size_t size, std::uint32_t lane = 0) {
+  constexpr std::size_t kSums = 8, kGroup = kSums * sizeof(std::uint64_t);
+  using Pair = std::uint64_t __attribute__((vector_size(16)));
+  Pair first[kSums / 2] = {{1, 2}, {3, 4}, {5, 6}, {7, 8}}, second[kSums / 2] = {}, words[kSums / 2];
+  const auto add = [&](const std::uint8_t* group, std::size_t used) {
+    std::memcpy(words, group, used);
+    for (std::size_t i = 0; i < kSums / 2; ++i) second[i] += first[i] += words[i];
+  };
+  std::size_t at = 0;
+  for (; size - at >= kGroup; at += kGroup) add(bytes + at, kGroup);
+  if (at < size) {
+    std::memset(words, 0, sizeof words);
+    add(bytes + at, size - at);
   }
-  std::uint64_t all = size;
-  for (const std::uint64_t sum : sums) all = mix(all, sum);
+  std::uint64_t all = size | std::uint64_t{lane} << 32;
+  const auto mix = [&](std::uint64_t word) { all = std::rotl((all ^ word) * 0x9e3779b97f4a7c15, 29); };
+  for (const Pair& pair : first) mix(pair[0]), mix(pair[1]);
+  for (const Pair& pair : second) mix(pair[0]), mix(pair[1]);
   return all;
 }
 

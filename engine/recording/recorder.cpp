@@ -2,6 +2,8 @@
 #include "engine/recording/recorder.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstring>
 
 #include "engine/recording/words.h"
@@ -26,6 +28,14 @@ void add_entry(EntryKind kind, std::string_view bytes, Buffer& out) {
   const EntryHead head{kind, static_cast<std::uint32_t>(bytes.size())};
   char* at = out.room(sizeof head + bytes.size());
   out.end_at(put(put(at, &head, sizeof head), bytes.data(), bytes.size()));
+}
+
+// What stands before the records of a task; `bytes`: of the records, for which there is room at the place that it returns.
+char* put_heads(HitsHead hits, std::string_view comm, std::size_t bytes, Buffer& out) {
+  hits.comm_bytes = static_cast<std::uint8_t>(std::min(comm.size(), kCommBytes));
+  std::copy_n(comm.begin(), hits.comm_bytes, hits.comm.begin());
+  const EntryHead head{EntryKind::hits, static_cast<std::uint32_t>(sizeof hits + bytes)};
+  return put(put(out.room(sizeof head + head.bytes), &head, sizeof head), &hits, sizeof hits);
 }
 
 std::string_view event_bytes(const program::EventLayout& layout, Writer& writer) {
@@ -60,9 +70,12 @@ std::string_view Recorder::why_full() const {
   return has_too_many_events_ ? "the events are more than a recording can describe (32 MiB): tracing has ended" : "";
 }
 
-void Recorder::open_block(Buffer& out) {
-  if (is_open_) return;
+void Recorder::open_block(Buffer& out, std::uint32_t lane) {
+  if (is_open_ && lane_ == lane) return;
+  if (!has_begun_ && lane != 0) open_block(out);  // the settings come first
+  close_block(out);
   is_open_ = true;
+  lane_ = lane;
   if (!has_begun_) {
     FileHead head;
     constexpr std::string_view kTool = UPROBE_VERSION;
@@ -80,8 +93,9 @@ void Recorder::close_block(Buffer& out) {
   if (!is_open_) return;
   is_open_ = false;
   const std::string_view entries = out.view().substr(block_ + sizeof(BlockHead));
-  const BlockHead head{.bytes = static_cast<std::uint32_t>(entries.size()),
-                       .sum = sum_of(reinterpret_cast<const std::uint8_t*>(entries.data()), entries.size())};
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(entries.data());
+  const BlockHead head{
+      .bytes = static_cast<std::uint32_t>(entries.size()), .sum = sum_of(bytes, entries.size(), lane_), .lane = lane_};
   out.put_at(block_, &head, sizeof head);
   bytes_ += sizeof head + entries.size();
 }
@@ -98,12 +112,12 @@ void Recorder::add_new_events(Buffer& out) {
     open_block(out);
     Writer writer;
     add_entry(EntryKind::event, event_bytes(events_[written_].layout, writer), out);
-    if (out.size() - block_ >= kBlockBytes) close_block(out);
+    end_entry(out);
   }
 }
 
 void Recorder::append(const trace::EventRecord& record, std::string_view comm, Buffer& out) {
-  if (record.type >= fitting_) return;
+  if (record.type >= fitting_ || record.payload.size() < sizeof(shared::PayloadHead)) return;
   if (written_ < fitting_) add_new_events(out);
   open_block(out);
   const Event& event = events_[record.type];
@@ -111,27 +125,40 @@ void Recorder::append(const trace::EventRecord& record, std::string_view comm, B
   stack_.clear();
   if (!record.stack.empty()) add_stack(record, out);
   add_hit(record, comm, stack_, out);
+  end_entry(out);
+}
+
+void Recorder::append_run(const trace::RecordRun& run, Buffer& out) {
+  add_new_events(out);
+  open_block(out, std::min(run.ring + 1, kMostLanes - 1));  // so many rings have no lane of their own
+  char* const at = put_heads({.tid = run.tid, .pid = run.pid, .count = run.count}, run.comm, run.records.size(), out);
+  out.end_at(put(at, run.records.data(), run.records.size()));
+  end_entry(out);
+}
+
+void Recorder::end_entry(Buffer& out) {
+  largest_ = std::max<std::uint64_t>(largest_, out.size() - block_);
   if (out.size() - block_ >= kBlockBytes) close_block(out);
 }
 
 void Recorder::add_hit(const trace::EventRecord& record, std::string_view comm, std::span<const std::uint8_t> stack,
                        Buffer& out) const {
-  HitHead hit{.ns = record.ns,
-              .tid = record.tid,
-              .pid = record.pid,
-              .cpu = record.cpu,
-              .type = record.type,
-              .flags = record.flags,
-              .comm_bytes = static_cast<std::uint8_t>(std::min(comm.size(), kCommBytes)),
-              .zero = 0,
-              .payload_bytes = static_cast<std::uint32_t>(record.payload.size()),
-              .stack_bytes = static_cast<std::uint32_t>(stack.size()),
-              .comm = {}};
-  std::copy_n(comm.begin(), hit.comm_bytes, hit.comm.begin());
-  const EntryHead head{EntryKind::hit, static_cast<std::uint32_t>(sizeof hit + record.payload.size() + stack.size())};
-  char* at = out.room(sizeof head + head.bytes);
-  at = put(put(at, &head, sizeof head), &hit, sizeof hit);
-  out.end_at(put(put(at, record.payload.data(), record.payload.size()), stack.data(), stack.size()));
+  const std::size_t padding = -record.payload.size() % 8;
+  const std::size_t bytes = sizeof(shared::RecordHead) + record.payload.size() + padding + stack.size();
+  const int flags = stack.empty() ? record.flags & ~shared::kRecordStack : record.flags | shared::kRecordStack;
+  const shared::RecordHead head{.length = static_cast<std::uint32_t>(bytes),
+                                .number = 0,
+                                .tsc = record.ns,
+                                .payload_bytes = static_cast<std::uint32_t>(record.payload.size()),
+                                .cpu = record.cpu,
+                                .flags = static_cast<std::uint16_t>(flags)};
+  constexpr std::array<char, 8> kZeros{};
+  char* at = put_heads({.tid = record.tid, .pid = record.pid, .count = 1}, comm, bytes, out);
+  at = put(at, &head, sizeof head);
+  char* const payload = at;
+  at = put(at, record.payload.data(), record.payload.size());
+  std::memcpy(payload + offsetof(shared::PayloadHead, type), &record.type, sizeof record.type);
+  out.end_at(put(put(at, kZeros.data(), padding), stack.data(), stack.size()));
 }
 
 // The names that a line shows, each after its address.
@@ -183,12 +210,19 @@ void Recorder::clocks(const trace::ClockReading& reading, Buffer& out) {
   open_block(out);
   Writer writer;
   add_entry(EntryKind::clocks, writer.number(ClocksEntry{reading.ns}).bytes(), out);
+  end_entry(out);
 }
 
 void Recorder::flush(Buffer& out) {
   if (!has_begun_) open_block(out);
   add_new_events(out);
   close_block(out);
+}
+
+void Recorder::begin_file() {
+  has_begun_ = false;
+  written_ = 0;
+  bytes_ = 0;
 }
 
 void Recorder::end(std::span<const format::Total> totals, Buffer& out) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Writes a recording: records as they are, with what is needed to print them later on another machine. Names of code addresses
-// and stacks are looked up here, while the processes live and their files are there; everything else is copied.
+// and stacks are looked up here, while the processes live and their files are there; everything else is copied. Runs of a ring's
+// records go as they are into a lane of that ring.
 #pragma once
 
 #include <string>
@@ -21,10 +22,14 @@ class Recorder final : public format::Formatter {
   void add(const program::EventLayout& layout) override;
   void header(format::Buffer&) override { has_header_ = true; }
   void append(const trace::EventRecord& record, std::string_view comm, format::Buffer& out) override;
+  // No name is looked up for records in runs.
+  bool takes_runs() const override { return options_.symbols == nullptr; }
+  void append_run(const trace::RecordRun& run, format::Buffer& out) override;
   void clocks(const trace::ClockReading& reading, format::Buffer& out) override;
   void flush(format::Buffer& out) override;
+  void begin_file() override;
   bool is_full() const override {
-    return has_too_many_events_ || (limit_ != 0 && bytes_ + 2 * std::uint64_t{kBlockBytes} > limit_);
+    return has_too_many_events_ || (limit_ != 0 && bytes_ + largest_ + kBlockBytes > limit_);
   }
   std::string_view why_full() const override;
   void end(std::span<const format::Total> totals, format::Buffer& out) override;
@@ -35,8 +40,9 @@ class Recorder final : public format::Formatter {
     bool shows_caller = false, shows_symbols = false;
   };
 
-  void open_block(format::Buffer& out);
+  void open_block(format::Buffer& out, std::uint32_t lane = 0);
   void close_block(format::Buffer& out);
+  void end_entry(format::Buffer& out);
   void add_settings(format::Buffer& out) const;
   void add_new_events(format::Buffer& out);
   void add_hit(const trace::EventRecord& record, std::string_view comm, std::span<const std::uint8_t> stack,
@@ -46,9 +52,11 @@ class Recorder final : public format::Formatter {
 
   const format::Options options_;
   const std::uint64_t limit_;
-  std::uint64_t bytes_ = 0;  // of all blocks that are whole
+  std::uint64_t bytes_ = 0;              // of all blocks that are whole
+  std::uint64_t largest_ = kBlockBytes;  // of the blocks so far
   bool has_header_ = false, has_begun_ = false, is_open_ = false;
-  std::size_t block_ = 0;  // where its head is in the buffer
+  std::size_t block_ = 0;   // where its head is in the buffer
+  std::uint32_t lane_ = 0;  // to which it belongs
   std::vector<Event> events_;
   std::size_t written_ = 0, fitting_ = 0;  // of the events
   std::uint64_t described_ = 0;            // bytes of their descriptions

@@ -93,41 +93,50 @@ class Choice {
   std::vector<Event> events_;
 };
 
-// All events of a recording, before the first hit is printed.
-class Survey final : public Listener {
+// The clock of the times that are printed, as the readings of the recording show it.
+class ShownClock {
  public:
-  explicit Survey(const ReplayOptions& options) : choice_(options) {}
-  void begin(const Settings&, SavedSymbols&) override {}
-  void event(program::EventLayout layout) override {
-    const Status taken = choice_.add(layout);
-    if (taken) is_taken_ = true;
-    if (!taken && !refusal_) refusal_ = taken.error();
-    layouts.push_back(std::move(layout));
-  }
-  bool hit(const trace::EventRecord&, std::string_view) override { return true; }
-  void end(const std::vector<format::Total>&) override {}
-  Status verdict() const { return is_taken_ || !refusal_ ? ok() : Status(*refusal_); }
+  ShownClock(trace::ClockKind kind, const std::vector<trace::ClockReading>& readings)
+      : map_(kind), readings_(readings) {}
 
-  std::vector<program::EventLayout> layouts;
+  // `ns` does not decrease.
+  std::uint64_t convert(std::uint64_t ns) {
+    while (next_ < readings_.size() && (!map_.is_known() || readings_[next_].at(trace::ClockKind::mono) <= ns))
+      map_.add(readings_[next_++]);
+    return map_.convert(ns);
+  }
 
  private:
-  Choice choice_;
-  bool is_taken_ = false;
-  std::optional<Error> refusal_;
+  trace::ClockMap map_;
+  const std::vector<trace::ClockReading>& readings_;
+  std::size_t next_ = 0;
 };
+
+Error no_clock(const Recording& recording, const ReplayOptions& options) {
+  return Error{.code = Code::usage,
+               .text = "the recording does not hold the clock " + std::string(trace::name_of(options.clock)),
+               .where = recording.path,
+               .help = "--clock=mono"};
+}
 
 class Player final : public Listener {
  public:
-  Player(const ReplayOptions& options, const Output& output, const std::vector<program::EventLayout>& known,
-         ForeignTrace* foreign)
-      : options_(options),
+  Player(const Recording& recording, const ReplayOptions& options, const Output& output, ForeignTrace* foreign)
+      : recording_(recording),
+        options_(options),
         foreign_(foreign),
         output_(output),
         format_(*format::format_called(options.format)),
-        known_(known),
         choice_(options) {}
 
-  void begin(const Settings& settings, SavedSymbols& symbols) override {
+  Status begin(const Settings& settings, const std::vector<program::EventLayout>& events,
+               const std::vector<trace::ClockReading>& clocks, SavedSymbols& symbols) override {
+    RETURN_IF_ERROR(choose(events));
+    RETURN_IF_ERROR(format::check_counters(options_.counters, events));
+    const auto has_clock = [&](const trace::ClockReading& reading) { return reading.at(options_.clock) != 0; };
+    if (options_.clock != trace::ClockKind::mono && std::none_of(clocks.begin(), clocks.end(), has_clock))
+      return no_clock(recording_, options_);
+    clock_.emplace(options_.clock, clocks);
     formatter_ = format_.make({.escape_control = settings.has(kEscapes) && !options_.raw_strings,
                                .is_short = settings.has(kShortLines) || options_.short_lines,
                                .string_limit = options_.string_limit.value_or(settings.string_limit),
@@ -137,17 +146,12 @@ class Player final : public Listener {
                                .clock = options_.clock,
                                .files = options_.files});
     has_header_ = !options_.without_header && (settings.has(kHasHeader) || !format_.takes_text);
-    for (const program::EventLayout& layout : known_) formatter_->add(layout);
+    for (const program::EventLayout& layout : events) formatter_->add(layout);
+    return ok();
   }
-  void event(program::EventLayout layout) override {
-    static_cast<void>(choice_.add(layout));
-    if (known_.empty()) formatter_->add(layout);
-  }
-  void clocks(const trace::ClockReading& reading) override { clock_.add(reading); }
   bool hit(const trace::EventRecord& record, std::string_view comm) override {
-    if (!clock_.is_known()) return has_clock_ = false;
     trace::EventRecord shown = record;
-    shown.ns = clock_.convert(record.ns);
+    shown.ns = clock_->convert(record.ns);
     if (!choice_.has(shown, comm)) return true;
     start();
     add_foreign(shown.ns);
@@ -158,8 +162,6 @@ class Player final : public Listener {
   }
   void end(const std::vector<format::Total>& totals) override { totals_ = totals; }
 
-  // False: the recording cannot say the time of a hit.
-  bool has_clock() const { return has_clock_; }
   // Also of a recording that is not whole.
   std::vector<format::Total> finish() {
     if (!formatter_) return {};
@@ -171,6 +173,17 @@ class Player final : public Listener {
   }
 
  private:
+  // Fails if there is a filter and none of the events takes it.
+  Status choose(const std::vector<program::EventLayout>& events) {
+    Status refusal = ok();
+    bool is_taken = false;
+    for (const program::EventLayout& layout : events) {
+      const Status taken = choice_.add(layout);
+      is_taken = is_taken || taken;
+      if (refusal && !taken) refusal = taken;
+    }
+    return is_taken ? ok() : refusal;
+  }
   bool is_full(std::uint64_t printed) const { return options_.max_events != 0 && printed >= options_.max_events; }
   // The foreign events up to that time, the later ones of two of one time.
   void add_foreign(std::uint64_t ns) {
@@ -192,27 +205,19 @@ class Player final : public Listener {
     return error;
   }
 
+  const Recording& recording_;
   const ReplayOptions& options_;
   ForeignTrace* const foreign_;
   const Output& output_;
   const format::Format& format_;
-  const std::vector<program::EventLayout>& known_;
   Choice choice_;
-  trace::ClockMap clock_{options_.clock};
-  bool has_clock_ = true;
+  std::optional<ShownClock> clock_;
   std::unique_ptr<format::Formatter> formatter_;
   format::Buffer text_;
   std::vector<format::Total> totals_;
   std::uint64_t printed_ = 0;
   bool has_header_ = false, has_started_ = false;
 };
-
-Error no_clock(const Recording& recording, const ReplayOptions& options) {
-  return Error{.code = Code::usage,
-               .text = "the recording does not hold the clock " + std::string(trace::name_of(options.clock)),
-               .where = recording.path,
-               .help = "--clock=mono"};
-}
 
 Error other_clock(const ReplayOptions& options, trace::ClockKind clock) {
   return Error{.code = Code::usage,
@@ -224,16 +229,8 @@ Error other_clock(const ReplayOptions& options, trace::ClockKind clock) {
 
 Result<std::vector<format::Total>> play(const Recording& recording, const ReplayOptions& options, const Output& output,
                                         ForeignTrace* foreign) {
-  Survey survey(options);
-  // What is wrong with the file is said after what it holds.
-  const bool has_counters = !options.counters.empty();
-  if (!options.filter.empty() || has_counters || format::format_called(options.format)->has_fixed_fields)
-    static_cast<void>(read_recording(recording, survey));
-  RETURN_IF_ERROR(survey.verdict());
-  if (has_counters) RETURN_IF_ERROR(format::check_counters(options.counters, survey.layouts));
-  Player player(options, output, survey.layouts, foreign);
+  Player player(recording, options, output, foreign);
   const Status read = read_recording(recording, player);
-  if (!player.has_clock()) return no_clock(recording, options);
   std::vector<format::Total> totals = player.finish();
   if (!read) return read.error();
   return totals;

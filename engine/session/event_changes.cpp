@@ -233,6 +233,25 @@ std::vector<ProbeState> EventChanges::list() const {
   return all;
 }
 
+std::optional<std::vector<EventProgress>> EventChanges::progress() const {
+  const std::unique_lock lock(changing_, std::try_to_lock);
+  if (!lock || !recording_.is_on()) return std::nullopt;
+  std::vector<EventProgress> all;
+  table_.alone([&] {
+    all.reserve(table_.probes().size());
+    for (std::size_t i = 0; i < table_.probes().size(); ++i) {
+      if (table_.probes()[i].owner != 0 || table_.probes()[i].was_refused) continue;
+      const EventCounts counts = recording_.counts_of(i);
+      const std::uint64_t lost = counts.lost_full + counts.lost_too_big + counts.lost_busy;
+      all.push_back({.name = name_of(table_.probes()[i]),
+                     .hits = counts.recorded + counts.filtered + lost,
+                     .lost = lost,
+                     .missed = counts.missed});
+    }
+  });
+  return all;
+}
+
 void EventChanges::retire() {
   const std::lock_guard lock(changing_);
   is_leaving_ = true;

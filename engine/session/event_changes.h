@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ class EventChanges {
   Result<Changes> remove(const std::string& name);
   Result<std::size_t> switch_events(const std::string& name, bool on);
   std::vector<ProbeState> list() const;
+  std::optional<std::vector<EventProgress>> progress() const;
 
   // Runs `work` as one change.
   template <class Work>

@@ -93,6 +93,10 @@ std::optional<std::uint16_t> EventTable::former(const Probe& probe) const {
   return static_cast<std::uint16_t>(same - probes_.begin());
 }
 
+bool EventTable::leads_to_clients() const {
+  return std::ranges::any_of(routes_, [](const Route& route) { return route.client != nullptr; });
+}
+
 void EventTable::flush_clients() const {
   for (const Route& route : routes_)
     if (route.client && route.index == 0) route.client->flush();

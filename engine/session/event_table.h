@@ -72,6 +72,7 @@ class EventTable {
 
   // In alone(). route_of: null where an event has none.
   const Route* route_of(std::size_t number) const { return number < routes_.size() ? &routes_[number] : nullptr; }
+  bool leads_to_clients() const;
   void flush_clients() const;
 
   // In a live change and in alone(). put() adds an event, or gives `former` a new owner.

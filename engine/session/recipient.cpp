@@ -2,6 +2,7 @@
 #include "engine/session/recipient.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "engine/export/files.h"
 #include "engine/export/formats.h"
 #include "engine/pictures/counters.h"
+#include "engine/recording/raw_records.h"
 #include "engine/recording/recorder.h"
 #include "engine/trace/clock_map.h"
 #include "engine/trace/clocks.h"
@@ -98,14 +100,25 @@ class Printer : public Recipient {
   }
   void take(const trace::EventRecord& record, std::string_view task) override {
     if (is_full()) return;
-    ++printed_;
+    ++printed_, ++pending_;
     if (options_.max_events != 0 || options_.records) count(record.type);
     writer_.formatter->append(clocks_.shown(record), task, text_);
-    if (text_.size() >= kFlushBytes) end_batch();
+    end_record();
+  }
+  bool takes_runs() const override { return options_.max_events == 0 && writer_.formatter->takes_runs(); }
+  void take_run(const trace::RecordRun& run) override {
+    if (is_full()) return;
+    printed_ += run.count, pending_ += run.count;
+    if (options_.records && !options_.next_file)
+      recording::each_record(run.records, [&](const auto& record) { count(record.type()); });
+    writer_.formatter->append_run(run, text_);
+    end_record();
   }
   void end_batch() override {
     writer_.formatter->flush(text_);
-    if (text_.size() != 0 && !broken_) broken_ = output_(text_.view()) != 0;
+    if (text_.size() != 0 && !broken_) note_error(output_(text_.view()));
+    if (is_failed_) unwritten_ += pending_;
+    pending_ = 0;
     text_.clear();
     if (options_.files != nullptr && options_.files->error() != 0) broken_ = true;
   }
@@ -117,12 +130,30 @@ class Printer : public Recipient {
   }
   bool is_broken() const override { return broken_; }
   bool is_full() const override {
-    return (options_.max_events != 0 && printed_ >= options_.max_events) || writer_.formatter->is_full();
+    return (options_.max_events != 0 && printed_ >= options_.max_events) ||
+           (writer_.formatter->is_full() && !options_.next_file);
   }
   std::string_view why_full() const override { return writer_.formatter->why_full(); }
   std::vector<std::uint64_t> taken() const override { return taken_; }
+  std::uint64_t unwritten() const override { return unwritten_; }
 
  private:
+  // Nothing is lost for a reader that has gone away.
+  void note_error(int error) {
+    broken_ = error != 0;
+    is_failed_ = broken_ && error != EPIPE;
+  }
+  void end_record() {
+    if (text_.size() >= kFlushBytes) end_batch();
+    if (options_.next_file && writer_.formatter->is_full()) begin_file();
+  }
+  // The file before it says that it is whole; losses are in the last one alone.
+  void begin_file() {
+    writer_.formatter->end({}, text_);
+    end_batch();
+    if (!broken_) note_error(options_.next_file());
+    writer_.formatter->begin_file();
+  }
   void count(std::size_t event) {
     if (taken_.size() <= event) taken_.resize(event + 1);
     ++taken_[event];
@@ -135,9 +166,9 @@ class Printer : public Recipient {
   const Writer writer_;
   Clocks clocks_;
   format::Buffer text_;
-  std::uint64_t printed_ = 0;
-  std::vector<std::uint64_t> taken_;  // by event, where there is a limit
-  bool broken_ = false;
+  std::uint64_t printed_ = 0, pending_ = 0, unwritten_ = 0;  // all, those in `text_`, those that it has lost
+  std::vector<std::uint64_t> taken_;                         // by event, where there is a limit
+  bool broken_ = false, is_failed_ = false;
 };
 
 class Forwarder : public Recipient {

@@ -15,6 +15,7 @@
 #include "engine/output/symbols.h"
 #include "engine/resolve/probe_builder.h"
 #include "engine/trace/event_record.h"
+#include "engine/trace/record_run.h"
 #include "engine/types.h"
 
 namespace uprobe {
@@ -25,6 +26,9 @@ class Recipient {
   // There may be further events. The list of probes does not change during the call.
   virtual void learn_events() {}
   virtual void take(const trace::EventRecord& record, std::string_view task) = 0;
+  // Whether it takes the records of each ring in runs.
+  virtual bool takes_runs() const { return false; }
+  virtual void take_run(const trace::RecordRun&) {}
   virtual void end_batch() {}
   // The session has come to its end. `summary` is called only where it is needed.
   virtual void end(const std::function<Summary()>& /*summary*/) {}
@@ -32,6 +36,8 @@ class Recipient {
   // Where the user has not asked for that, why; else empty.
   virtual std::string_view why_full() const { return {}; }
   virtual bool is_broken() const { return false; }  // its reader is gone
+  // How many records it has taken that could not be written, as far as it knows.
+  virtual std::uint64_t unwritten() const { return 0; }
   // Where it is full: how many records of each event it has taken. Later hits are none of its user's.
   virtual std::vector<std::uint64_t> taken() const { return {}; }
 };
@@ -67,6 +73,8 @@ class OwnRecords {
 
   void learn_events();
   void take(std::uint32_t event, const trace::EventRecord& record, std::string_view task);
+  bool takes_runs() const { return recipient_ != nullptr && recipient_->takes_runs(); }
+  void take_run(const trace::RecordRun& run) { recipient_->take_run(run); }
   void end_batch();
   void tell();
   // How many of an event's records the queue has lost.

@@ -188,7 +188,7 @@ void Recording::learn_counted_tasks() {
 void Recording::poll() {
   table_.alone([this] {
     own_.learn_events();
-    reader_->poll([this](const trace::EventRecord& record) { hand_on(record); });
+    reader_->poll([this](const trace::EventRecord& record) { hand_on(record); }, run_sink());
     learn_counted_tasks();
     table_.flush_clients();
     own_.tell();
@@ -198,7 +198,7 @@ void Recording::poll() {
 void Recording::read_all() {
   table_.alone([this] {
     own_.learn_events();
-    reader_->finish([this](const trace::EventRecord& record) { hand_on(record); });
+    reader_->finish([this](const trace::EventRecord& record) { hand_on(record); }, run_sink());
   });
 }
 
@@ -207,6 +207,11 @@ void Recording::hand_on(const trace::EventRecord& record) {
   const EventTable::Route* const route = table_.route_of(record.type);
   if (route == nullptr || !route->client) return own_.take(record.type, record, task);
   if (record.ns >= route->since) route->client->records.take({route->index, record, task});
+}
+
+trace::RunSink Recording::run_sink() {
+  if (!own_.takes_runs() || table_.leads_to_clients()) return nullptr;
+  return [this](const trace::RecordRun& run) { own_.take_run(run); };
 }
 
 bool Recording::is_older_pending(std::uint32_t ring, std::uint64_t now) const {

@@ -97,6 +97,8 @@ class Recording {
  private:
   void make_symbols();
   void hand_on(const trace::EventRecord& record);
+  // Null: each record goes through hand_on().
+  trace::RunSink run_sink();
   // The names of tasks that occur only in histograms, read while the tasks live.
   void learn_counted_tasks();
   std::uint32_t entries_of(std::size_t histogram) const;

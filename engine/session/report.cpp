@@ -244,6 +244,8 @@ Summary Report::summary_of(std::uint32_t owner, const Client* client) {
     add_removed(events, summary);
   });
   add_notes(recording_.area(), read, summary.notes);
+  if (client == nullptr && unwritten_ != 0)
+    summary.notes.push_back(std::to_string(unwritten_) + " hits or more were recorded and could not be written");
   return summary;
 }
 

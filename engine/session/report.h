@@ -33,6 +33,8 @@ class Report {
   Summary summary_of(std::uint32_t owner, const Client* client);
   // The session ended at the user's limit, with so many records of each event: the summary counts no later hits.
   void limit_hits(std::vector<std::uint64_t> taken) { taken_ = std::move(taken); }
+  // So many hits were recorded, and could not be written.
+  void note_unwritten(std::uint64_t hits) { unwritten_ = hits; }
   // Of a session that has begun in no process.
   Summary empty_summary() const;
   // See Session.
@@ -59,6 +61,7 @@ class Report {
   Targets& targets_;
   Messages& messages_;
   std::optional<std::vector<std::uint64_t>> taken_;  // see limit_hits()
+  std::uint64_t unwritten_ = 0;
 };
 
 }  // namespace uprobe

@@ -179,6 +179,7 @@ Result<Ending> Session::run(const RunOptions& options, const Output& output) {
   Result<Ending> ending = state_->loop.run(options, *printer);
   if (printer->is_full()) state_->report.limit_hits(printer->taken());
   if (!printer->why_full().empty()) state_->messages.notes.emplace_back(printer->why_full());
+  state_->report.note_unwritten(printer->unwritten());
   printer->end([this] { return summary(); });
   return ending;
 }
@@ -219,5 +220,6 @@ Result<std::size_t> Session::switch_events(const std::string& name, bool on) {
   return state_->changes.switch_events(name, on);
 }
 std::vector<ProbeState> Session::probes() const { return state_->changes.list(); }
+std::optional<std::vector<EventProgress>> Session::progress() const { return state_->changes.progress(); }
 
 }  // namespace uprobe

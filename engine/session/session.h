@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -84,6 +85,8 @@ class Session {
   // An event that is off keeps its probe points and records nothing. Returns the number of probes that were switched.
   Result<std::size_t> switch_events(const std::string& name, bool on);
   std::vector<ProbeState> probes() const;
+  // The session's own events, also those that were removed. Never waits. Nothing: the session changes just now, or does not trace.
+  std::optional<std::vector<EventProgress>> progress() const;
 
  private:
   struct State;

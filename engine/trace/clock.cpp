@@ -84,12 +84,6 @@ std::uint64_t Clock::look_up(std::uint64_t tsc) const {
   return at(*piece, tsc);
 }
 
-std::uint64_t Clock::to_ns(std::uint64_t tsc) {
-  converted_ = std::max(converted_, tsc);
-  const Piece& newest = pieces_.back();
-  return tsc >= newest.tsc ? at(newest, tsc) : look_up(tsc);
-}
-
 void Clock::keep(std::uint64_t now_tsc) {
   if (!sampler_ || now_tsc < due_) return;
   add_sample(sampler_());

@@ -27,7 +27,12 @@ class Clock {
 
   // CLOCK_MONOTONIC in nanoseconds. to_ns(a) <= to_ns(b) for a <= b, over all calls and calibrations. A stamp older than the
   // remembered pieces (at least a minute) is extrapolated.
-  std::uint64_t to_ns(std::uint64_t tsc);
+  std::uint64_t to_ns(std::uint64_t tsc) {
+    if (tsc > converted_) converted_ = tsc;
+    const Piece& newest = pieces_.back();
+    return tsc >= newest.tsc && tsc - newest.tsc < kShort ? newest.ns + scaled_short(tsc - newest.tsc, newest.rate)
+                                                          : look_up(tsc);
+  }
   // Calibrates again when it is due: soon after the start, later once a second.
   void keep(std::uint64_t now_tsc);
   void add_sample(ClockSample sample);
@@ -48,6 +53,12 @@ class Clock {
     std::uint64_t ns;
     std::uint64_t rate;
   };
+  // So many ticks are less than a minute at any rate of a clock, and no product of them overflows.
+  static constexpr std::uint64_t kShort = std::uint64_t{1} << 36;
+  static std::uint64_t scaled_short(std::uint64_t ticks, std::uint64_t rate) {
+    __extension__ using Wide = unsigned __int128;
+    return static_cast<std::uint64_t>(Wide{ticks} * rate >> 32);
+  }
   static std::uint64_t at(const Piece& piece, std::uint64_t tsc);
   std::uint64_t look_up(std::uint64_t tsc) const;
 

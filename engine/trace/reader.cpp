@@ -17,6 +17,8 @@ using std::chrono::microseconds;
 // So many records are handed on between two looks at the rings, and by one poll.
 constexpr std::size_t kSlice = 4096;
 constexpr std::size_t kMostPerPoll = 65536;
+// What is handed on in runs is taken in portions that stay in the cache.
+constexpr std::size_t kPortion = 32 << 10;
 
 // While records come, a ring of 4 MiB has to last from one poll to the next, even when several million hits a second start
 // suddenly.
@@ -71,13 +73,13 @@ void Reader::know_events() {
 }
 
 // The time is read before any ring: a writer that claims a ring after it was seen free has a stamp later than `now`.
-void Reader::collect() {
+void Reader::collect(std::size_t portion) {
   know_parts();
   const std::uint64_t now = options_.now();
-  for (Source& source : sources_) collect_from(source, now);
+  for (Source& source : sources_) collect_from(source, now, portion);
 }
 
-void Reader::collect_from(Source& source, std::uint64_t now) {
+void Reader::collect_from(Source& source, std::uint64_t now, std::size_t portion) {
   const RingView view = source.copy.look();
   const RingCopy::Rules rules{
       .fixed_bytes = fixed_bytes_,
@@ -85,6 +87,7 @@ void Reader::collect_from(Source& source, std::uint64_t now) {
       .latest = options_.now() + slack_,
       .slack = slack_,
       .queue_limit = queue_limit_,
+      .portion = portion,
   };
   follow_claim(source, view, now);
   source.emptied = source.copy.take(view.commit, rules, names_, counts_);
@@ -148,7 +151,7 @@ std::size_t Reader::merge(std::uint64_t limit, std::size_t most, const Sink& sin
     // Continues with a ring until another one is older: usually for many records, because each CPU works on its own.
     const std::uint64_t until = heap_.empty() ? limit : std::min(limit, heap_.front().time);
     do {
-      hand_on(ring, sink);
+      hand_on_first(ring, sink);
       ++done;
     } while (done < most && !ring.empty() && ring.front_time() <= until);
     if (ring.empty()) continue;
@@ -158,7 +161,7 @@ std::size_t Reader::merge(std::uint64_t limit, std::size_t most, const Sink& sin
   return done;
 }
 
-void Reader::hand_on(RingCopy& ring, const Sink& sink) {
+void Reader::hand_on_first(RingCopy& ring, const Sink& sink) {
   const shared::RecordHead head = ring.front();
   const std::span<std::uint8_t> bytes = ring.payload_of(head);
   shared::PayloadHead payload;
@@ -230,20 +233,25 @@ void Reader::fill_in_comm(std::span<std::uint8_t> payload, std::uint16_t type, c
   }
 }
 
-void Reader::poll(const Sink& sink) {
+std::size_t Reader::hand_on_certain(const Sink& sink, const RunSink& runs) {
+  return hand_on(std::min(watermark(), taken_limit()), kSlice, sink, runs);
+}
+
+void Reader::poll(const Sink& sink, const RunSink& runs) {
   clock_.keep(options_.now());
   names_.begin_batch(TaskNames::now_ns());
   double fill = 0;
   std::size_t done = 0;
   bool more = true;
   while (more && done < kMostPerPoll) {
-    collect();
+    collect(runs ? kPortion : kAll);
     fill = std::max(fill, fullest());
-    std::size_t slice = merge(std::min(watermark(), taken_limit()), kSlice, sink);
+    std::size_t slice = hand_on_certain(sink, runs);
+    if (runs && slice == 0 && !all_emptied()) collect(), slice = hand_on_certain(sink, runs);
     // Memory is full and a writer delays everything: freeing memory comes before order.
-    if (slice == 0 && !all_emptied()) slice = merge(taken_limit(), kSlice, sink);
+    if (slice == 0 && !all_emptied()) slice = hand_on(taken_limit(), kSlice, sink, runs);
     done += slice;
-    more = slice == kSlice || (slice != 0 && !all_emptied());
+    more = slice >= kSlice || (slice != 0 && !all_emptied());
   }
   advise(fill, more);
 }
@@ -270,7 +278,7 @@ void Reader::advise(double fill, bool more) {
 
 // Each round empties at least the queue that delayed the others. A ring holds no more than its size, so the number of rounds is
 // limited even if the target goes on writing.
-void Reader::finish(const Sink& sink) {
+void Reader::finish(const Sink& sink, const RunSink& runs) {
   clock_.keep(options_.now());
   names_.begin_batch(TaskNames::now_ns());
   names_.refresh_all();
@@ -279,9 +287,9 @@ void Reader::finish(const Sink& sink) {
   for (std::uint64_t round = 0; left && round < rounds; ++round) {
     collect();
     left = !all_emptied();
-    merge(taken_limit(), kNoLimit, sink);
+    hand_on(taken_limit(), kNoLimit, sink, runs);
   }
-  merge(kNoLimit, kNoLimit, sink);
+  hand_on(kNoLimit, kNoLimit, sink, runs);
 }
 
 }  // namespace uprobe::trace

@@ -8,6 +8,9 @@
 // of a hit), they are handed on nevertheless, and a record that then comes too late is counted in order_breaks. The reader
 // merges the rings of all live parts, including parts that are added later.
 //
+// A sink of runs gets the records of each ring by itself and in order of time, several at once, as long as no waiting record asks
+// for more; when one does, all go through the merge. Names are right for both, because the watermark holds for both.
+//
 // Nothing in the shared memory is trusted; see ring_copy.h. Not thread-safe.
 #pragma once
 
@@ -20,6 +23,7 @@
 #include "engine/trace/area.h"
 #include "engine/trace/clock.h"
 #include "engine/trace/event_record.h"
+#include "engine/trace/record_run.h"
 #include "engine/trace/ring_copy.h"
 #include "engine/trace/task_names.h"
 #include "engine/trace/thread_alive.h"
@@ -49,10 +53,10 @@ class Reader {
 
   // Call when the area has further events, before any of them is recorded.
   void know_events();
-  // Hands on records whose order is certain, some ten thousand at most.
-  void poll(const Sink& sink);
+  // Hands on records whose order is certain, some ten thousand at most. `runs`: where it may, else `sink` gets all.
+  void poll(const Sink& sink, const RunSink& runs = nullptr);
   // Hands on everything that is committed at the time of the call. For the end, when no process records any more.
-  void finish(const Sink& sink);
+  void finish(const Sink& sink, const RunSink& runs = nullptr);
   // The time to wait before the next poll: 1 to 8 ms depending on how full the rings were, up to 50 ms when they have been
   // empty for about a second, 0 if poll() had more to hand on.
   std::chrono::microseconds next_poll() const { return wait_; }
@@ -61,6 +65,7 @@ class Reader {
 
  private:
   static constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
+  static constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
 
   // A ring, and the facts about its writers.
   struct Source {
@@ -87,14 +92,21 @@ class Reader {
   };
 
   void know_parts();
-  void collect();
-  void collect_from(Source& source, std::uint64_t now);
+  // `portion`: bytes of a ring, at most.
+  void collect(std::size_t portion = kAll);
+  void collect_from(Source& source, std::uint64_t now, std::size_t portion);
   void follow_claim(Source& source, const RingView& view, std::uint64_t now);
   std::uint64_t watermark() const;
   std::uint64_t taken_limit() const;
   bool all_emptied() const;
+  // Return how many records they have handed on: all up to that time, in runs; or `most` of them in order.
+  std::size_t hand_on_certain(const Sink& sink, const RunSink& runs);
+  std::size_t hand_on(std::uint64_t limit, std::size_t most, const Sink& sink, const RunSink& runs);
+  std::size_t hand_on_runs(std::uint64_t limit, const RunSink& runs);
   std::size_t merge(std::uint64_t limit, std::size_t most, const Sink& sink);
-  void hand_on(RingCopy& ring, const Sink& sink);
+  void hand_on_first(RingCopy& ring, const Sink& sink);
+  std::size_t hand_on_ring(std::uint32_t ring, std::uint64_t limit, const RunSink& runs);
+  std::uint64_t gather(std::span<std::uint8_t> waiting, std::uint64_t limit, RecordRun& run);
   static void show_number(std::span<std::uint8_t> payload, std::uint32_t tid);
   void learn_name(std::span<const std::uint8_t> name, const Maker& maker);
   bool is_wanted(const shared::RecordHead& head, std::span<const std::uint8_t> payload, std::uint16_t type,

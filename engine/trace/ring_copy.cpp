@@ -19,7 +19,7 @@ using shared::task_of;
 
 constexpr std::uint64_t kUnit = 8;
 // The size of a piece that is copied and then checked while it is in the nearest cache. A record may be larger.
-constexpr std::uint64_t kPiece = 32 << 10;
+constexpr std::uint64_t kPiece = 8 << 10;
 constexpr std::uint64_t kMinRecord = sizeof(RecordHead) + sizeof(PayloadHead);
 
 std::uint32_t position_of(std::uint64_t commit) { return static_cast<std::uint32_t>(commit >> 32); }
@@ -37,6 +37,12 @@ bool is_frame(const RecordHead& head) {
   return head.length % kUnit == 0 && head.length >= kMinRecord && head.length <= shared::kMaxRecord &&
          head.payload_bytes >= sizeof(PayloadHead) && head.payload_bytes <= head.length - sizeof(RecordHead) &&
          head.payload_bytes <= shared::kMostPayload;
+}
+
+// See RingCopy::is_plain().
+bool is_special(const RecordHead& head, const PayloadHead& payload) {
+  constexpr std::uint32_t kAsks = shared::kRecordTaskName | shared::kRecordCommLater | shared::kRecordJudgeLater;
+  return (head.flags & (kAsks | shared::kRecordStack)) != 0 || task_of(payload).is_elsewhere();
 }
 
 bool has_name_bytes(const RecordHead& head) {
@@ -83,6 +89,11 @@ std::span<const std::uint8_t> RingCopy::stack_of(const RecordHead& head) {
   return {queue_.front() + begin, head.length - begin};
 }
 
+void RingCopy::pop(const RecordHead& head) {
+  if (special_ != 0 && is_special(head, load_from<PayloadHead>(queue_.front() + sizeof head))) --special_;
+  queue_.pop(head.length);
+}
+
 // A writer may overwrite the bytes as soon as it sees the new tail, so everything has been copied by then.
 void RingCopy::publish_tail() { std::atomic_ref(ring_->tail).store(tail_, std::memory_order_release); }
 
@@ -95,10 +106,11 @@ bool RingCopy::take(std::uint64_t commit, const Rules& rules, TaskNames& names, 
     return true;
   }
   const std::uint64_t room = rules.queue_limit - std::min(rules.queue_limit, queue_.size());
-  const bool whole = available <= room;
+  const std::uint64_t most = std::min<std::uint64_t>(room, rules.portion);
+  const bool whole = available <= most;
   if (!whole && room < shared::kMaxRecord) return false;
 
-  std::uint64_t left = whole ? available : room / kUnit * kUnit;
+  std::uint64_t left = whole ? available : most / kUnit * kUnit;
   queue_.room(left);
   for (std::uint64_t piece = kPiece; left != 0;) {
     const std::uint64_t size = std::min(left, piece);
@@ -137,6 +149,35 @@ void RingCopy::resynchronise(std::uint64_t commit, ReaderCounts& counts) {
   publish_tail();
 }
 
+// Passes over records to which nothing has to be done, as most: good ones of that task, which ask for nothing, in order of number
+// and of time. Returns their bytes.
+std::uint64_t RingCopy::pass_usual(std::span<const std::uint8_t> bytes, const Rules& rules,
+                                   const shared::TaskNumber& task) {
+  if (task.is_elsewhere() || rules.latest < last_time_) return 0;
+  const std::uint8_t *at = bytes.data(), *const end = at + bytes.size();
+  const std::span<const std::uint32_t> fixed = rules.fixed_bytes;
+  const std::uint64_t wanted = std::uint64_t{task.thread} << 16;
+  std::uint32_t number = next_number_;
+  std::uint64_t time = last_time_;
+  while (static_cast<std::uint64_t>(end - at) >= kMinRecord) {
+    const auto head = load_from<RecordHead>(at);
+    const auto task_word = load_from<std::uint64_t>(at + sizeof head);  // of PayloadHead
+    const std::uint64_t type = task_word & 0xffff, length = head.length;
+    if (task_word >> 16 != wanted || head.number != number || (head.flags & ~shared::kRecordNoEntry) != 0) break;
+    if (type >= fixed.size() || head.payload_bytes < fixed[type] || head.payload_bytes > shared::kMostPayload) break;
+    if (length % kUnit != 0 || length > static_cast<std::uint64_t>(end - at) ||
+        length < sizeof head + std::uint64_t{head.payload_bytes})
+      break;
+    if (head.tsc - time > rules.latest - time) break;  // also if it is less than `time`
+    ++number;
+    time = head.tsc;
+    at += length;
+  }
+  next_number_ = number;
+  last_time_ = time;
+  return static_cast<std::uint64_t>(at - bytes.data());
+}
+
 // Walks through the copied records and closes the gaps of refused ones. A copy of only a part of the committed bytes may end
 // inside a record, which is left for the next time.
 RingCopy::Sifted RingCopy::sift(std::uint8_t* bytes, std::uint64_t size, bool whole, const Rules& rules,
@@ -145,6 +186,11 @@ RingCopy::Sifted RingCopy::sift(std::uint8_t* bytes, std::uint64_t size, bool wh
   shared::TaskNumber seen{};
   bool has_seen = false;
   while (done.taken < size) {
+    if (has_seen && done.kept == done.taken) {
+      const std::uint64_t usual = pass_usual({bytes + done.taken, size - done.taken}, rules, seen);
+      done.taken += usual, done.kept += usual;
+      if (done.taken == size) break;
+    }
     const std::uint64_t left = size - done.taken;
     std::uint8_t* record = bytes + done.taken;
     RecordHead head{};
@@ -168,6 +214,7 @@ RingCopy::Sifted RingCopy::sift(std::uint8_t* bytes, std::uint64_t size, bool wh
     const shared::TaskNumber task = task_of(payload);
     if (is_name && (payload.type & shared::kTaskBegins) != 0) names.begin(task);
     if ((!is_name || task.is_elsewhere()) && (task != seen || !has_seen)) names.see(seen = task), has_seen = true;
+    special_ += is_special(head, payload) ? 1 : 0;
     std::uint8_t* place = bytes + done.kept;
     if (place != record) std::memmove(place, record, head.length);
     std::memcpy(place + offsetof(RecordHead, tsc), &time, sizeof time);

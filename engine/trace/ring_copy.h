@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -40,13 +41,14 @@ struct RingView {
 class RingCopy {
  public:
   // The facts against which a record is checked. `latest`: a time after `commit` was loaded. `floor`: all records not yet taken
-  // are later. Both in ticks. `queue_limit` is at least kMaxRecord.
+  // are later. Both in ticks. `queue_limit`, of all that waits, and `portion`, of what is taken at once, are at least kMaxRecord.
   struct Rules {
     std::span<const std::uint32_t> fixed_bytes;  // per event id: the least size of its payload
     std::uint64_t floor = 0;
     std::uint64_t latest = 0;
     std::uint64_t slack = 0;
     std::size_t queue_limit = 0;
+    std::size_t portion = std::numeric_limits<std::size_t>::max();
   };
 
   // `data` has 2 * ring_bytes; the second half maps the first again. Starts at the position in the ring's reader line.
@@ -64,7 +66,12 @@ class RingCopy {
   // The parts of the record with the head `head`.
   std::span<std::uint8_t> payload_of(const shared::RecordHead& head);
   std::span<const std::uint8_t> stack_of(const shared::RecordHead& head);  // empty: it has none
-  void pop(const shared::RecordHead& head) { queue_.pop(head.length); }
+  void pop(const shared::RecordHead& head);
+  // Whether no waiting record asks the reader for more than to hand it on: a name, a filter, a stack, the number of its task.
+  bool is_plain() const { return special_ == 0; }
+  // All that wait, one after the other; and takes so many bytes of them, which are plain records.
+  std::span<std::uint8_t> waiting() { return {queue_.front(), queue_.size()}; }
+  void pop_plain(std::size_t bytes) { queue_.pop(bytes); }
 
   std::uint64_t last_time() const { return last_time_; }  // time of the latest record taken
   // The fill level of the ring at the last look: 0..1.
@@ -79,6 +86,7 @@ class RingCopy {
   Sifted take_piece(std::uint64_t size, bool whole, const Rules& rules, TaskNames& names, ReaderCounts& counts);
   Sifted sift(std::uint8_t* bytes, std::uint64_t size, bool whole, const Rules& rules, TaskNames& names,
               ReaderCounts& counts);
+  std::uint64_t pass_usual(std::span<const std::uint8_t> bytes, const Rules& rules, const shared::TaskNumber& task);
   void check_number(std::uint32_t number, ReaderCounts& counts);
   std::uint64_t possible_time(const shared::RecordHead& head, const Rules& rules, ReaderCounts& counts);
   void resynchronise(std::uint64_t commit, ReaderCounts& counts);
@@ -93,6 +101,7 @@ class RingCopy {
   std::uint64_t last_time_ = 0;
   double fill_ = 0;
   ByteQueue queue_;
+  std::uint64_t special_ = 0;  // records in the queue that are not plain
 };
 
 }  // namespace uprobe::trace

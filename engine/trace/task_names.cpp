@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 
 #include "engine/base/fd.h"
 #include "engine/base/procfs.h"
@@ -71,6 +72,15 @@ std::string_view TaskNames::name(const Task& task, std::uint64_t ns) {
   for (const Name& name : names)
     if (name.known) return name.view();
   return kUnknown;
+}
+
+TaskNames::Period TaskNames::name_at(const Task& task, std::uint64_t ns) {
+  const std::vector<Name>& names = entry(task).names;
+  const auto later = std::find_if(names.begin() + (names.empty() ? 0 : 1), names.end(),
+                                  [&](const Name& name) { return name.since > ns; });
+  const std::uint64_t until = later == names.end() ? kLatest : later->since;
+  const auto known = std::find_if(later - (names.empty() ? 0 : 1), names.end(), std::mem_fn(&Name::known));
+  return {known == names.end() ? kUnknown : known->view(), until};
 }
 
 std::uint32_t TaskNames::number(const Task& task) {

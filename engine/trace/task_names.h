@@ -51,6 +51,12 @@ class TaskNames {
   void see(const Task& task) { static_cast<void>(entry(task)); }
   // The name, at most 15 bytes; calls see(). Valid until the next call. Names from before `ns` are forgotten.
   std::string_view name(const Task& task, std::uint64_t ns = kLatest);
+  // The same for a time that need not be later than that of the last call: nothing is forgotten.
+  struct Period {
+    std::string_view name;
+    std::uint64_t until;  // a later time has another one
+  };
+  Period name_at(const Task& task, std::uint64_t ns);
   // The id in the tool's PID namespace. For a thread that ended before its id was read, its process's; 0 for a child about
   // which nothing is known.
   std::uint32_t number(const Task& task);

@@ -171,7 +171,7 @@ TEST(CliOptions, MistakesInWords) {
       {{"--nonsense"}, "unknown option '--nonsense' | see uprobe-run --help"},
       {{"-Z"}, "unknown option '-Z' | see uprobe-run --help"},
       {{"-qZ"}, "unknown option '-Z' | see uprobe-run --help"},
-      {{"--pro=x"}, "unknown option '--pro' | it could be --probe, --probes-from, --profile"},
+      {{"--pro=x"}, "unknown option '--pro' | it could be --probe, --probes-from, --prometheus, --profile"},
       {{"--forma"}, "unknown option '--forma' | it could be --format, --format-file"},
       {{"--format=tex", "-p", "p f:s", "ls"},
        "--format: 'tex' is not one of text, graph, json, csv, chrome, folded, perf, pprof, flamegraph, html, trace.dat, ctf"},

@@ -89,6 +89,7 @@ class FakeEngine : public Engine {
     return ending;
   }
   Summary summary() override { return totals; }
+  std::optional<std::vector<EventProgress>> progress() override { return std::nullopt; }
   bool has_clients() override { return false; }
   void serve_clients() override {}
   void let_program_end() override { is_let_end = true; }

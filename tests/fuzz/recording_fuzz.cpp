@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Fuzzes the reading of a recording that anybody may have made. Input: a byte that chooses the format, then the entries of one
-// block; the sum of the block is made right, else nothing of it would be read. Any entries print, or are refused.
+// Fuzzes the reading of a recording that anybody may have made. Input: a byte that chooses the format, then blocks: 2 bytes with
+// its size and a byte with its lane, then its entries. The sums are made right, else nothing would be read. Any entries print, or
+// are refused.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -26,6 +28,8 @@ namespace {
 
 using recording::BlockHead;
 using recording::FileHead;
+
+constexpr std::size_t kBlockWords = 3;  // bytes before the entries of a block
 
 void require(bool condition) {
   if (!condition) std::abort();
@@ -77,6 +81,34 @@ class Place {
   std::string path_;
   std::unique_ptr<format::Files> files_;
 };
+// The blocks of a recording as this fuzzer takes them.
+std::string as_input(std::string_view recording) {
+  std::string input;
+  for (std::size_t at = sizeof(FileHead); at < recording.size();) {
+    BlockHead block;
+    std::memcpy(&block, recording.data() + at, sizeof block);
+    at += sizeof block;
+    for (const std::uint32_t byte : {block.bytes & 0xff, block.bytes >> 8, block.lane})
+      input += static_cast<char>(static_cast<std::uint8_t>(byte));
+    input += recording.substr(at, block.bytes);
+    at += block.bytes;
+  }
+  return input;
+}
+
+// Of the event 0, with that payload.
+std::string raw_record(const std::vector<std::uint8_t>& payload, std::uint64_t ns) {
+  const shared::RecordHead head{.length = static_cast<std::uint32_t>(sizeof head + payload.size()),
+                                .number = 0,
+                                .tsc = ns,
+                                .payload_bytes = static_cast<std::uint32_t>(payload.size()),
+                                .cpu = 0,
+                                .flags = 0};
+  std::string bytes(reinterpret_cast<const char*>(&head), sizeof head);
+  bytes.append(payload.begin(), payload.end());
+  bytes[sizeof head] = bytes[sizeof head + 1] = 0;
+  return bytes;
+}
 
 }  // namespace
 
@@ -85,10 +117,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const int file = ::memfd_create("recording", MFD_CLOEXEC);
   require(file >= 0 && ::ftruncate(file, 0) == 0 && ::lseek(file, 0, SEEK_SET) == 0);
   const FileHead head;
-  const BlockHead block{.bytes = static_cast<std::uint32_t>(size - 1), .sum = recording::sum_of(data + 1, size - 1)};
   append(file, &head, sizeof head);
-  append(file, &block, sizeof block);
-  append(file, data + 1, size - 1);
+  for (std::size_t at = 1; at + kBlockWords <= size;) {
+    const std::size_t wanted = data[at] | std::size_t{data[at + 1]} << 8, lane = data[at + 2];
+    at += kBlockWords;
+    const std::size_t bytes = std::min(wanted, size - at);
+    const BlockHead block{.bytes = static_cast<std::uint32_t>(bytes),
+                          .sum = recording::sum_of(data + at, bytes, static_cast<std::uint32_t>(lane)),
+                          .lane = static_cast<std::uint32_t>(lane)};
+    append(file, &block, sizeof block);
+    append(file, data + at, bytes);
+    at += bytes;
+  }
   const auto formats = format::formats();
   recording::ReplayOptions options{.format = std::string(formats[data[0] % formats.size()].name)};
   const Place place(formats[data[0] % formats.size()].target);
@@ -127,11 +167,19 @@ std::vector<std::string> fuzz_seeds() {
     std::memcpy(payload.data() + event.fields[1].offset, &locator, sizeof locator);
     std::vector<std::uint8_t> stack(sizeof(shared::StackHead) + 16);
     stack[0] = 1;
+    const std::string records = raw_record(payload, 4) + raw_record(payload, 6);
+    for (const std::uint32_t ring : {0u, 2u})
+      recorder.append_run({.ring = ring,
+                           .tid = 1,
+                           .count = 2,
+                           .comm = "task",
+                           .records = {reinterpret_cast<const std::uint8_t*>(records.data()), records.size()}},
+                          out);
     recorder.append({.ns = 5, .tid = 1, .pid = 1, .payload = payload, .stack = stack}, "task", out);
     recorder.end(std::vector<format::Total>{{.name = "uprobes/e", .lost = 1}}, out);
     recorder.flush(out);
     for (char number = 0; number < static_cast<char>(format::formats().size()); ++number)
-      seeds.push_back(std::string(1, number) + std::string(out.view().substr(sizeof(FileHead) + sizeof(BlockHead))));
+      seeds.push_back(std::string(1, number) + as_input(out.view()));
   }
   return seeds;
 }

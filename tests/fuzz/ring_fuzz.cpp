@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "engine/output/text.h"
+#include "engine/shared/task_name.h"
 #include "engine/trace/reader.h"
 #include "tests/fuzz/driver.h"
 
@@ -141,6 +143,27 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
+// Whole records of one task, in order of time. Returns how many.
+std::uint32_t check(const uprobe::trace::RecordRun& run) {
+  std::uint32_t count = 0;
+  std::uint64_t last = 0;
+  for (std::span<const std::uint8_t> left = run.records; !left.empty(); ++count) {
+    uprobe::shared::RecordHead head;
+    uprobe::shared::PayloadHead payload;
+    require(left.size() >= sizeof head + sizeof payload);
+    std::memcpy(&head, left.data(), sizeof head);
+    std::memcpy(&payload, left.data() + sizeof head, sizeof payload);
+    require(head.length <= left.size() && head.payload_bytes <= head.length - sizeof head);
+    require(payload.type < 2 && head.payload_bytes >= events()[payload.type].layout.fixed_bytes);
+    require(static_cast<std::uint32_t>(payload.pid) == run.tid && head.tsc >= last);
+    require((head.flags & (uprobe::shared::kRecordStack | uprobe::shared::kRecordTaskName)) == 0);
+    last = head.tsc;
+    left = left.subspan(head.length);
+  }
+  require(count == run.count && run.ring < kRings);
+  return count;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -166,12 +189,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(out.size() != 0 && out.view().back() == '\n');
     ++lines;
   };
+  const uprobe::trace::RunSink runs = [&](const uprobe::trace::RecordRun& run) { lines += check(run); };
+  const bool takes_runs = (choices & 4) != 0;
   while (attack.more()) {
     if (!attack.step()) continue;
     now += std::uint64_t{attack.byte()} << 22;
-    reader.poll(sink);
+    reader.poll(sink, takes_runs ? runs : uprobe::trace::RunSink());
   }
-  reader.finish(sink);
+  reader.finish(sink, takes_runs ? runs : uprobe::trace::RunSink());
   require(lines == reader.counts().recorded[0] + reader.counts().recorded[1]);
   return 0;
 }
@@ -190,6 +215,7 @@ std::vector<std::string> fuzz_seeds() {
                     exit = record(1, 1, std::string(80, '\5'));
   const std::string claim = std::string("\x02", 1) + std::string(16, '\0') + std::string("\x05\0\0\0\0\0\0\0", 8);
   const std::string far_head = std::string("\0\x01\0\0\0\xff\xff\xff\x7f", 9) + std::string(15, '\0');
-  return {"\1" + entry + exit + poll + entry + poll, "\2" + claim + entry + poll + poll + poll + exit,
-          "\3" + entry + far_head + poll + entry};
+  const std::string plain = "\x80\x28\x10\3" + std::string(57, '\0');  // flags, payload
+  return {"\4" + plain + plain + poll + plain + exit + poll + plain + poll, "\1" + entry + exit + poll + entry + poll,
+          "\2" + claim + entry + poll + poll + poll + exit, "\3" + entry + far_head + poll + entry};
 }

@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstddef>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -235,14 +237,112 @@ TEST_F(Recording, OtherFilesAndVersions) {
   EXPECT_EQ(play().error, "is not a recording of uprobe-run");
   write("# tracer: nop\n#                                _-----=> irqs-off/BH-disabled\n");
   EXPECT_EQ(play().error, "is not a recording of uprobe-run");
-  FileHead head{.version = 3};
-  head.tool = {'9', '.', '1'};
-  write(std::string(reinterpret_cast<const char*>(&head), sizeof head));
-  EXPECT_EQ(play().error, "is a recording of format 3, and this uprobe-run reads format 2: uprobe-run 9.1 reads it");
+  for (const std::uint32_t version : {1u, 3u}) {
+    FileHead head{.version = version};
+    head.tool = {'9', '.', '1'};
+    write(std::string(reinterpret_cast<const char*>(&head), sizeof head));
+    EXPECT_EQ(play().error, "is a recording of format " + std::to_string(version) +
+                                ", and this uprobe-run reads format 2: uprobe-run 9.1 reads it");
+  }
   ::unlink(path_.c_str());
   EXPECT_EQ(play().error, "No such file or directory");
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
   EXPECT_EQ(play().error, "is a fifo: a recording is a regular file");
+}
+
+// Records as in a ring: of the event e, with these numbers and times.
+std::string raw_records(const std::vector<std::pair<int, std::uint64_t>>& hits) {
+  std::string all;
+  for (const auto& [number, ns] : hits) {
+    Record record("e");
+    record.field("k", Kind::signed_decimal, number).field("l", Kind::signed_decimal, 0);
+    const shared::RecordHead head{.length = static_cast<std::uint32_t>(sizeof head + record.payload.size()),
+                                  .number = 7,
+                                  .tsc = ns,
+                                  .payload_bytes = static_cast<std::uint32_t>(record.payload.size()),
+                                  .cpu = 1,
+                                  .flags = 0};
+    all.append(reinterpret_cast<const char*>(&head), sizeof head);
+    all.append(record.payload.begin(), record.payload.end());
+  }
+  return all;
+}
+
+class Runs : public Recording {
+ protected:
+  Runs() {
+    Record record("e");
+    record.field("k", Kind::signed_decimal, 0).field("l", Kind::signed_decimal, 0);
+    recorder_.add(record.layout);
+  }
+  void add(std::uint32_t ring, const std::string& records, std::uint32_t count, std::uint32_t tid = 7) {
+    recorder_.append_run({.ring = ring,
+                          .tid = tid,
+                          .pid = 5,
+                          .count = count,
+                          .comm = "zsh",
+                          .records = {reinterpret_cast<const std::uint8_t*>(records.data()), records.size()}},
+                         out_);
+  }
+  void finish() {
+    recorder_.end({}, out_);
+    recorder_.flush(out_);
+    write(std::string(out_.view()));
+  }
+  std::vector<int> numbers() {
+    std::vector<int> all;
+    const std::string text = play({.format = "json"}).text;
+    for (std::size_t at = 0; (at = text.find("\"k\":", at)) != std::string::npos; ++at)
+      all.push_back(std::atoi(text.c_str() + at + 4));
+    return all;
+  }
+
+  Recorder recorder_{{}};
+  format::Buffer out_;
+};
+
+TEST_F(Runs, AreMergedByTime) {
+  add(0, raw_records({{1, 10}, {4, 40}}), 2);
+  add(3, raw_records({{2, 20}, {3, 30}}), 2, 8);
+  add(0, raw_records({{5, 50}, {7, 70}}), 2);
+  Record record("e");
+  record.field("k", Kind::signed_decimal, 6).field("l", Kind::signed_decimal, 0);
+  recorder_.append(record.event(60), "zsh", out_);
+  finish();
+  EXPECT_EQ(play().error, "");
+  EXPECT_EQ(numbers(), (std::vector<int>{1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(hits_of({.task = "8"}), 2u);
+  EXPECT_EQ(hits_of({.task = "zsh"}), 7u);
+}
+
+TEST_F(Runs, WithoutABlockThatIsDamagedThePartBeforeItPrints) {
+  add(0, raw_records({{1, 10}, {4, 40}}), 2);
+  add(3, raw_records({{2, 20}, {3, 30}}), 2);
+  recorder_.flush(out_);
+  const std::size_t good = out_.size();
+  add(1, raw_records({{5, 50}}), 1);
+  add(0, raw_records({{6, 60}}), 1);
+  finish();
+  std::string changed = bytes_;
+  changed[good + sizeof(BlockHead) + 3] ^= 1;
+  write(changed);
+  EXPECT_EQ(play().error,
+            "the recording is damaged at byte " + std::to_string(good) + ": what is before it has been printed");
+  EXPECT_EQ(numbers(), (std::vector<int>{1, 2, 3, 4}));
+}
+
+TEST_F(Runs, RecordsThatAreNoneAreRefused) {
+  const std::string good = raw_records({{1, 10}, {2, 20}});
+  for (const std::size_t at : {0u, 2u, 3u, 16u, 18u, 24u}) {
+    std::string bad = good;
+    bad[bad.size() / 2 + at] = '\x7f';
+    add(static_cast<std::uint32_t>(at), bad, 2);
+    finish();
+    EXPECT_NE(play().error.find("damaged"), std::string::npos) << at;
+    EXPECT_EQ(numbers(), (std::vector<int>{1})) << at;
+    out_.clear();
+    recorder_.begin_file();
+  }
 }
 
 TEST_F(Recording, EndsAtItsLimit) {
@@ -299,6 +399,7 @@ TEST(Sums, EveryByteCounts) {
     byte = 1;
   }
   EXPECT_EQ(sum_of(bytes.data(), 0), sum_of(nullptr, 0));
+  EXPECT_NE(sum_of(bytes.data(), 70, 1), sum);
 }
 
 }  // namespace

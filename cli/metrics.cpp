@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+#include "cli/metrics.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <set>
+#include <utility>
+
+#include "cli/output.h"
+#include "cli/output_file.h"
+#include "cli/summary.h"
+
+namespace uprobe::cli {
+namespace {
+
+constexpr std::chrono::seconds kUsualInterval{10};
+constexpr mode_t kReadableByAll = 0644;
+
+// prometheus/docs, exposition formats: in the value of a label a backslash, a quote and a newline are escaped.
+std::string label_of(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '\\' || c == '"') escaped += '\\';
+    escaped += c == '\n' ? "\\n" : std::string(1, c);
+  }
+  return escaped;
+}
+
+struct Series {
+  const char *name, *help;
+  std::uint64_t MetricCounts::*count;
+};
+constexpr Series kSeries[] = {
+    {"uprobe_hits_total", "Hits of the event, also those that were filtered out or lost.", &MetricCounts::hits},
+    {"uprobe_lost_hits_total", "Hits that could not be recorded.", &MetricCounts::lost},
+    {"uprobe_missed_returns_total", "Returns that could not be followed.", &MetricCounts::missed},
+};
+
+void begin_series(const std::string& name, const char* help, const char* type, std::string& text) {
+  text += "# HELP " + name + " " + help + "\n# TYPE " + name + " " + type + "\n";
+}
+
+}  // namespace
+
+std::string render_metrics(const Metrics& metrics, const std::string& session, bool is_tracing) {
+  const std::string label = "{session=\"" + label_of(session) + "\"";
+  std::string text;
+  begin_series("uprobe_tracing", "Whether the session traces (1), or has come to its end (0).", "gauge", text);
+  text += "uprobe_tracing" + label + "} " + (is_tracing ? "1" : "0") + "\n";
+  for (const Series& series : kSeries) {
+    begin_series(series.name, series.help, "counter", text);
+    for (const auto& [event, counts] : metrics)
+      text +=
+          series.name + label + ",event=\"" + label_of(event) + "\"} " + std::to_string(counts.*series.count) + "\n";
+  }
+  return text;
+}
+
+Result<std::optional<MetricsFile>> MetricsFile::open(const Options& options, int pid) {
+  if (options.metrics_file.empty()) return std::optional<MetricsFile>();
+  const std::string session = options.session_name.empty() ? std::to_string(pid) : options.session_name;
+  MetricsFile file(options.metrics_file, session, options.metrics_interval.value_or(kUsualInterval));
+  RETURN_IF_ERROR(file.write({}));
+  return std::optional(std::move(file));
+}
+
+bool MetricsFile::is_due() {
+  const Clock::time_point now = Clock::now();
+  if (has_failed_ || now < due_) return false;
+  due_ = now + std::chrono::duration_cast<Clock::duration>(interval_);
+  return true;
+}
+
+Status MetricsFile::write(const std::vector<EventProgress>& events) { return write(events, true); }
+
+Status MetricsFile::finish(const Summary& summary) {
+  std::vector<EventProgress> events;
+  events.reserve(summary.probes.size());
+  for (const ProbeSummary& probe : summary.probes)
+    events.push_back(
+        {.name = probe.name, .hits = probe.hits - probe.disabled, .lost = lost_count(probe), .missed = probe.missed});
+  return write(events, false);
+}
+
+Status MetricsFile::write(const std::vector<EventProgress>& events, bool is_tracing) {
+  if (has_failed_) return ok();
+  Metrics now;
+  for (const EventProgress& event : events) {
+    MetricCounts& counts = now[event.name];
+    counts.hits += event.hits, counts.lost += event.lost, counts.missed += event.missed;
+  }
+  for (const auto& [name, counts] : now) {
+    MetricCounts& shown = metrics_[name];
+    for (const Series& series : kSeries) shown.*series.count = std::max(shown.*series.count, counts.*series.count);
+  }
+  Status replaced = replace(render_metrics(metrics_, session_, is_tracing));
+  has_failed_ = !replaced;
+  return replaced;
+}
+
+Status MetricsFile::replace(const std::string& text) const {
+  const auto failed = [this](Error error) {
+    error.where = path_;
+    return error;
+  };
+  auto file = open_output(path_ + ".new-" + std::to_string(::getpid()), OpenMode::create);
+  if (!file) return failed(file.error());
+  const int err = write_patiently(file->file.get(), text);
+  Status done = err == 0 && ::fchmod(file->file.get(), kReadableByAll) == 0
+                    ? rename_output(*file, path_)
+                    : Status(system_error("cannot be written", err != 0 ? err : errno));
+  if (done) return done;
+  remove_output(*file);
+  return failed(done.error());
+}
+
+}  // namespace uprobe::cli
