@@ -28,9 +28,9 @@ struct DebugFileSearch {
   std::vector<std::string> wrong;  // "PATH: why it is not the file's"
 };
 
-// By build id in kDebugFolder, then by .gnu_debuglink: beside the file, in .debug/, and in kDebugFolder. For a file of a process with
-// a root of its own (a path through /proc/PID/root) in that root first. No file may be larger than kMostDebugFile; one that only its
-// name and check sum show to be right, no larger than 64 MiB.
+// By build id in kDebugFolder, then by .gnu_debuglink: beside the file, in .debug/, and in kDebugFolder. For a file of a process
+// with a root of its own (a path through /proc/PID/root) in that root first. No file may be larger than kMostDebugFile; one that
+// only its name and check sum show to be right, no larger than 64 MiB.
 DebugFileSearch find_debug_file(const ElfFile& file);
 
 // ".build-id/ab/cdef.debug"; empty for bytes that are no build id.
