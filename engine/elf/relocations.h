@@ -25,8 +25,8 @@ struct Relocation {
 // table that makes no sense is skipped.
 std::vector<Relocation> relocations_of(const ElfFile& file);
 
-// The words that DT_RELR relocates, of those whose address leaves `remainder` when divided by `divisor`: their contents in the file are
-// link-time addresses. Sorted. Bounds are checked.
+// The words that DT_RELR relocates, of those whose address leaves `remainder` when divided by `divisor`: their contents in the
+// file are link-time addresses. Sorted. Bounds are checked.
 std::vector<std::uint64_t> packed_places_of(const ElfFile& file, std::uint64_t divisor, std::uint64_t remainder);
 
 // A program's own copy of a library's data (a copy relocation). The dynamic linker directs all uses of the name to the copy.

@@ -149,8 +149,8 @@ class Descriptors {
     if (start % kSize == kStart && is_relocated(start - kStart + kAbort)) add_if_shaped(start - kStart);
   }
 
-  // What the kernel asks of a descriptor (kernel/rseq.c), and that its numbers are none of the file's addresses. Tables of functions
-  // with a number between two of them look the same, but that a function has no signature before it.
+  // What the kernel asks of a descriptor (kernel/rseq.c), and that its numbers are none of the file's addresses. Tables of
+  // functions with a number between two of them look the same, but that a function has no signature before it.
   void add_if_shaped(std::uint64_t place) {
     const std::uint64_t head = word(place), length = word(place + kLength);
     if ((head & UINT32_MAX) != 0 || head >> 32 > kMostFlags || is_relocated(place) || is_relocated(place + kLength))

@@ -25,10 +25,10 @@ struct RseqSection {
   }
 };
 
-// By address: the descriptors of the section __rseq_cs; descriptors anywhere in the file's data whose abort handler stands after the
-// usual signature; and whatever has the shape of a descriptor, as a program that registers an area of its own chooses its signature. If
-// the file has no descriptor for a handler with the usual one, the program makes it at run time: then the whole functions of the handler
-// and of its jump targets.
+// By address: the descriptors of the section __rseq_cs; descriptors anywhere in the file's data whose abort handler stands after
+// the usual signature; and whatever has the shape of a descriptor, as a program that registers an area of its own chooses its
+// signature. If the file has no descriptor for a handler with the usual one, the program makes it at run time: then the whole
+// functions of the handler and of its jump targets.
 std::vector<RseqSection> rseq_sections(const ElfFile& file);
 
 }  // namespace uprobe::elf

@@ -216,8 +216,8 @@ class Planner {
     return false;
   }
 
-  // As many of the instructions before the place as make room for a jump. No branch comes to the place, or to one of them but the first,
-  // in another way than through them.
+  // As many of the instructions before the place as make room for a jump. No branch comes to the place, or to one of them but the
+  // first, in another way than through them.
   bool find_prefix_window() {
     const std::uint64_t end = after();
     arch::scan(flow_.bytes_at(window_.address), Addr{window_.address}, insn_);

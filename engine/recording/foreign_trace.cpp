@@ -70,7 +70,7 @@ Error not_mergeable(const std::string& path, const std::string& text) {
   return Error{.code = Code::refused, .text = text, .where = path, .help = "trace-cmd record -C mono"};
 }
 
-Error unreadable(const std::string& path) {
+Error unread_trace(const std::string& path) {
   return Error{.code = Code::refused,
                .text = "trace-cmd cannot read it",
                .where = path,
@@ -84,7 +84,7 @@ Result<std::string> options_of(const std::string& path) {
   std::size_t lines = 0;
   while (const auto line = output->next_line())
     if (++lines <= kMostOptionLines) text.append(*line).append("\n");
-  return output->has_succeeded() ? Result<std::string>(text) : Result<std::string>(unreadable(path));
+  return output->has_succeeded() ? Result<std::string>(text) : Result<std::string>(unread_trace(path));
 }
 
 }  // namespace
@@ -159,6 +159,6 @@ std::string ForeignTrace::take() {
   return lines;
 }
 
-Status ForeignTrace::finish() { return output_.has_succeeded() ? ok() : Status(unreadable(path_)); }
+Status ForeignTrace::finish() { return output_.has_succeeded() ? ok() : Status(unread_trace(path_)); }
 
 }  // namespace uprobe::recording

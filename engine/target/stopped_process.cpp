@@ -7,8 +7,8 @@
 //     timeout: net/core/sock.c sock_intr_errno). They have done nothing yet: -ERESTARTNOHAND makes them start again, and a handler
 //     that is about to run still makes it EINTR;
 //   - what restart_syscall goes on with is kept through other system calls of the thread;
-//   - SIGKILL ends traced threads that stand, too, and a process's first thread shows its end only when the tracer has taken notice of
-//     the end of all others (kernel/exit.c, delay_group_leader);
+//   - SIGKILL ends traced threads that stand, too, and a process's first thread shows its end only when the tracer has taken
+//     notice of the end of all others (kernel/exit.c, delay_group_leader);
 //   - a process stopped by SIGSTOP stops again by itself when its tracer detaches (kernel/ptrace.c, __ptrace_unlink);
 //   - single-step and int3 as the end of a call would reset an ignored SIGTRAP: system-call stops only.
 #include "engine/target/stopped_process.h"

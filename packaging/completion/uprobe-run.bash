@@ -28,15 +28,18 @@ _uprobe_run_words() {
   unset "words[${#words[@]}-1]"
   [[ $word == [=:]* ]] && plain=${word##*[=:]}
   head=${current%"$plain"}
-  [[ $word == [\"\']* ]] && quote=1
+  [[ $word == [\"\']* ]] && quote=${word:0:1}
 }
 
-# Offers whole words that begin as the cursor's: readline gets what belongs after `head`.
+# Offers whole words that begin as the cursor's: readline gets what belongs after `head`. Any process may have made a name: within
+# quotes, where no quoting can be added, one that would end them or be expanded is left out.
 _uprobe_run_offer() {
   local candidate rest
   for candidate in "$@"; do
     [[ $candidate == "$current"* ]] || continue
     rest=${candidate#"$head"}
+    [[ -n $is_file || $quote != \' || $rest != *[\'[:cntrl:]]* ]] || continue
+    [[ -n $is_file || $quote != \" || $rest != *[\$\`\\\"\![:cntrl:]]* ]] || continue
     [[ -n $quote$is_file || $rest != *[!a-zA-Z0-9_@%+=:,./~-]* ]] || printf -v rest %q "$rest"
     COMPREPLY+=("$rest")
   done

@@ -10,7 +10,7 @@ import time
 import unittest
 
 import harness
-from harness import fixture, tracer, wait_until
+from harness import UNPRIVILEGED, fixture, tracer, wait_until
 
 REFUSED = re.compile(rb"uprobe-run: .*(exchanged|refused|malformed|damaged|could not be|does not|process block|gone|ended|is about to end|in the target: )")
 
@@ -142,6 +142,56 @@ class Killed(AdversaryCase):
         self.rounds(other, "-P", str(other.pid))
         out, _ = other.communicate(b"go\n", harness.TIMEOUT)
         self.assertEqual(other.returncode, 0, out)
+
+
+@unittest.skipIf(os.geteuid() != 0, "only root can attach to another user's process")
+class OtherUsers(AdversaryCase):
+    """Root attaches to a process of another user, who has prepared what the tool will look for."""
+
+    def start_theirs(self):
+        os.chmod(self.folder, 0o755)
+        program = self.copy_of(fixture("attached_busy"))
+        process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, user=UNPRIVILEGED,
+                                   group=UNPRIVILEGED, extra_groups=[])
+        self.addCleanup(harness.stop_group, process)
+        self.assertEqual(process.stdout.readline(), b"ready\n")
+        return process
+
+    def plant(self, process, make):
+        path = f"/tmp/perf-{process.pid}.map"
+        make(path)
+        self.addCleanup(os.unlink, path)
+        if not os.path.islink(path):
+            os.chown(path, UNPRIVILEGED, UNPRIVILEGED)
+
+    def written(self, text, owner=UNPRIVILEGED):
+        path = self.write("map", text)
+        os.chown(path, owner, owner)
+        os.chmod(path, 0o600)
+        return path
+
+    def test_maps_of_code_that_are_none(self):
+        line = "400000 10 name\n"
+        longest = "400000 10 " + "n" * (10 << 20) + "\n" + "400000 10 \x1b[2J\rname\n"
+        plants = (("fifo", os.mkfifo, 0), ("folder", None, 0), ("link to root's file", lambda path: os.symlink(self.written(line, 0), path), 0),
+                  ("link", lambda path: os.symlink(self.written(line), path), 0),
+                  ("root's file by a second name", lambda path: os.link(self.written(line, 0), path), 0),
+                  ("long lines", lambda path: os.rename(self.written(longest), path), 1))
+        for name, make, notes in plants:
+            with self.subTest(name):
+                process = self.start_theirs()
+                if make is None:
+                    os.mkdir(f"/tmp/perf-{process.pid}.map")
+                    self.addCleanup(os.rmdir, f"/tmp/perf-{process.pid}.map")
+                else:
+                    self.plant(process, make)
+                seen = self.attach(process, "p:w jit:*name*", "-d", "300ms")
+                self.assertEqual(seen.returncode, 0, seen.stderr)
+                self.assertIn(b"uprobes/w jit:*name*: 0 hits", seen.stderr)
+                self.assertNotIn(b"\x1b", seen.stderr)
+                self.assertLessEqual(seen.stderr.count(b"generated code:"), notes, seen.stderr)
+                out, _ = process.communicate(b"go\n", harness.TIMEOUT)
+                self.assertEqual(process.returncode, 0, out)
 
 
 class Stopped(AdversaryCase):

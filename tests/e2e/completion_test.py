@@ -5,6 +5,7 @@ import pty
 import re
 import shlex
 import subprocess
+import sys
 import termios
 
 import harness
@@ -211,15 +212,29 @@ class Fish(Completion, harness.TestCase):
 
 
 class Scripts(harness.TestCase):
-    def test_bash_by_the_arrays_that_it_fills(self):
+    def complete(self, *words):
         script = '. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _uprobe_run; printf "%s\\n" "${COMPREPLY[@]}"'
+        file = os.path.join(harness.Options.source, FOLDER, "uprobe-run.bash")
+        seen = harness.run([harness.need("bash"), "-c", script, file, harness.tool(), *words])
+        self.assertEqual((seen.returncode, seen.stderr), (0, b""))
+        return set(seen.stdout.decode().splitlines())
 
-        def complete(*words):
-            file = os.path.join(harness.Options.source, FOLDER, "uprobe-run.bash")
-            seen = harness.run([harness.need("bash"), "-c", script, file, harness.tool(), *words])
-            self.assertEqual((seen.returncode, seen.stderr), (0, b""))
-            return set(seen.stdout.decode().splitlines())
+    def test_names_that_a_shell_would_run(self):
+        """Any process may have made them: what the key puts into the line is the name, or nothing."""
+        names = ["uq$(id)", "uq`id`", "uq'x", 'uq"x', "uq\x1b[2J", "uq;id", "uq x", "uqplain"]
+        for name in names:
+            process = subprocess.Popen([sys.executable, "-c", "import sys; open('/proc/self/comm', 'w').write(sys.argv[1]); print(); "
+                                        "sys.stdout.flush(); input()", name], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self.addCleanup(process.communicate, b"\n")
+            process.stdout.readline()
+        bare = self.complete("--comm", "uq")
+        self.assertEqual({shlex.split(word)[0] for word in bare if "\\E" not in word}, {*names} - {"uq\x1b[2J"})
+        self.assertNotIn("\x1b", "".join(bare))
+        self.assertEqual(self.complete("--comm", "'uq"), {"uq$(id)", "uq`id`", 'uq"x', "uq;id", "uq x", "uqplain"})
+        self.assertEqual(self.complete("--comm", '"uq'), {"uq'x", "uq;id", "uq x", "uqplain"})
 
+    def test_bash_by_the_arrays_that_it_fills(self):
+        complete = self.complete
         options = re.findall(r"^  (?:-\w, |    )(--[\w-]+)", harness.run([harness.tool(), "--help"]).stdout.decode(), re.M)
         self.assertGreater(len(options), 45)
         self.assertLessEqual({*options}, {word.rstrip("=") for word in complete("-")})

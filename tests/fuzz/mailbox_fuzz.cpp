@@ -106,7 +106,7 @@ class World {
     before_ = state_of(beside_);
     agent_.emplace(control::AgentImage::open(UPROBE_AGENT).take());
     armer_.emplace(probes_, control::ArmOptions{.tier = plan::Tier::automatic, .flows = &flows_, .area = &*area_});
-    service_.emplace(*area_, *armer_, probes_, &*agent_, std::map<pid_t, Addr>{{liar_.pid, Addr{kBlock}}}, nullptr);
+    service_.emplace(*area_, *armer_, probes_, &*agent_, std::map<pid_t, Addr>{{liar_.pid, Addr{kBlock}}}, nullptr, earlier_);
   }
   ~World() {
     service_.reset();
@@ -204,6 +204,7 @@ class World {
   std::vector<std::vector<std::uint8_t>> before_;
   std::optional<control::AgentImage> agent_;
   std::optional<control::Armer> armer_;
+  target::EarlierProcesses earlier_;
   std::optional<control::MailService> service_;
   std::uint64_t played_ = 0;
 };

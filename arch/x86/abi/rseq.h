@@ -11,15 +11,16 @@
 
 namespace uprobe::arch {
 
-// Whether the signature after this byte is a number that an instruction loads or pushes: code that registers an rseq area passes it
-// to the kernel (rseq(2)). Handlers use ud1 or nop with it as a displacement, which looks different.
+// Whether the signature after this byte is a number that an instruction loads or pushes: code that registers an rseq area passes
+// it to the kernel (rseq(2)). Handlers use ud1 or nop with it as a displacement, which looks different.
 constexpr bool loads_number(std::uint8_t before) {
   constexpr std::uint8_t kMove = 0xb8, kMoveMask = 0xf8, kPush = 0x68;
   return (before & kMoveMask) == kMove || before == kPush;
 }
 
-// Whether the bytes that end where a function begins, at an aligned address, fill the room before it, so that the last four are no
-// signature: nops, zeros, int3. After the opcode of ud1 or nop, with which handlers hide a signature from disassemblers, they are one.
+// Whether the bytes that end where a function begins, at an aligned address, fill the room before it, so that the last four are
+// no signature: nops, zeros, int3. After the opcode of ud1 or nop, with which handlers hide a signature from disassemblers, they
+// are one.
 inline bool ends_in_padding(std::span<const std::uint8_t> before) {
   constexpr std::uint8_t kNop = 0x90, kInt3 = 0xcc, kEscape = 0x0f, kUd1 = 0xb9, kUd1Operand = 0x3d, kLongNop = 0x1f,
                          kNopOperand = 0x05;
