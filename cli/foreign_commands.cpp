@@ -43,37 +43,6 @@ const std::map<std::string_view, Words>& groups_of_calls() {
   return kGroups;
 }
 
-// perf's and trace-cmd's: counters, and groups of the kernel's trace points.
-bool is_event_of_kernel(std::string_view event) {
-  static constexpr std::array<std::string_view, 26> kEvents = {"cycles",
-                                                               "instructions",
-                                                               "branches",
-                                                               "branch-misses",
-                                                               "cache-misses",
-                                                               "cache-references",
-                                                               "cpu-clock",
-                                                               "task-clock",
-                                                               "page-faults",
-                                                               "faults",
-                                                               "cpu-migrations",
-                                                               "cs",
-                                                               "context-switches",
-                                                               "minor-faults",
-                                                               "major-faults",
-                                                               "sched",
-                                                               "irq",
-                                                               "block",
-                                                               "net",
-                                                               "kmem",
-                                                               "timer",
-                                                               "power",
-                                                               "ext4",
-                                                               "workqueue",
-                                                               "task",
-                                                               "signal"};
-  return std::find(kEvents.begin(), kEvents.end(), event.substr(0, event.find(':'))) != kEvents.end();
-}
-
 // "-fp" as "-f" and "-p": letters without a value, and a last one that may have one; "-pid" as "--pid".
 Words options_in(const std::string& word) {
   constexpr std::string_view kWithout = "fvqtTykCzrw", kLast = "fvqtTykCzrwpeosx";
@@ -130,7 +99,7 @@ class CommandReader {
   const IsProgram& is_program_;
   std::size_t at_ = 1;
   Words options_, program_, probe_words_;
-  std::string object_, tool_, expression_;
+  std::string object_, tool_, expression_, library_;
   bool is_over_ = false, is_list_ = false;  // nothing more is read; only a list is wanted
   bool has_program_option_ = false;         // an option names the program, and more options follow
   bool is_rest_ = false, is_foreign_ = false, is_unknown_ = false;
@@ -187,8 +156,8 @@ void CommandReader::add_events(std::string_view list) {
   const std::string head(list.substr(0, equals));
   const bool is_call = equals != std::string_view::npos && (head == "trace" || head == "t");
   if (equals != std::string_view::npos && is_among(head, kOther)) return;
-  if (is_event_of_kernel(list) || list.starts_with("@[") || list.starts_with("@ ") || list.ends_with("()") ||
-      list == "all") {  // of no place
+  if (is_event_of_kernel(list) || list.starts_with("@[") || list.starts_with("@ ") ||
+      list.ends_with("()")) {  // of no place
     wants_stacks_ = wants_stacks_ || shows_stacks(std::string(list));
     return;
   }
@@ -399,8 +368,10 @@ void CommandReader::own_option(const std::string& word) {
   if ((word == "-l" || word == "-lv") && following.find(':') != std::string::npos && !is_program_(following))
     return add_list(next());
   if (word == "-x" && following.ends_with(".gdb")) return next(), void();
-  if (word == "-x" && has_next() && following.find('/') == std::string::npos && !is_program_(following))
-    return is_foreign_ = true, add_events(next());
+  const bool is_name =
+      word == "-x" && has_next() && following.find('/') == std::string::npos && !is_program_(following);
+  if (is_name && tool_ == "probe") return library_ = next(), void();
+  if (is_name) return is_foreign_ = true, add_events(next());
   if (word == "-x" && has_next()) object_ = following;
   const auto all = option_names();
   const auto known = std::find_if(all.begin(), all.end(), [&](const OptionName& one) {
@@ -408,6 +379,7 @@ void CommandReader::own_option(const std::string& word) {
     return word == name || word.starts_with(name + "=") ||
            (one.letter != 0 && word.starts_with(std::string("-") + one.letter));
   });
+  if (word == "--timeout" || word == "--time") return options_.insert(options_.end(), {"-d", next()}), void();
   if (known == all.end()) {  // a short one of another tool is left out
     is_unknown_ = is_unknown_ || word.starts_with("--");
     is_foreign_ = true;
@@ -455,8 +427,9 @@ void CommandReader::program() {
 }
 
 void CommandReader::word(const std::string& word) {
-  const bool may_be_ours =
-      program_.empty() || has_program_option_ || (!has_probe_ && (word == "-p" || word == "-r" || word == "-e"));
+  const bool may_be_ours = program_.empty() || has_program_option_ ||
+                           (!has_probe_ && (word == "-p" || word == "-r" || word == "-e")) ||
+                           (tool_ == "gdb" && word == "-ex");
   if (is_rest_)
     program_.push_back(word);
   else if (word == "--" && program_.empty())
@@ -511,7 +484,7 @@ std::optional<std::string> CommandReader::read(bool needs_probe) {
   if (!probe_words_.empty() && !has_probe_) {
     std::string text;
     for (const std::string& one : probe_words_) text += (text.empty() ? "" : " ") + one;
-    add_probe(text);
+    add_probe((library_.empty() ? "" : library_ + ":") + text);
   }
   if (!has_probe_ && !expression_.empty()) add_expression(expression_);
   if (is_list_) list_instead();

@@ -104,6 +104,13 @@ constexpr std::string_view kTools =
     "funccount "
     "stackcount funclatency argdist ";
 
+constexpr std::string_view kEventsOfKernel =
+    "all uprobes probe cycles instructions branches branch-misses cache-misses cache-references cpu-clock task-clock "
+    "page-faults "
+    "faults cpu-migrations cs context-switches minor-faults major-faults sched irq block net kmem timer power ext4 "
+    "workqueue task "
+    "signal";
+
 // Whether a list of words with blanks between them has the word.
 bool has_word(std::string_view list, std::string_view word) {
   if (word.empty()) return false;
@@ -141,6 +148,11 @@ std::optional<ForeignCommand> foreign_command(std::string_view tool, std::string
   if (has_word("list", word)) return ForeignCommand::lists;
   if (tool != "perf" && has_word("live record start stream profile", word)) return ForeignCommand::traces;
   return {};
+}
+
+bool is_event_of_kernel(std::string_view event) {
+  const bool is_group_of_ours = event.starts_with("uprobes:") || event.starts_with("probe:");
+  return !is_group_of_ours && has_word(kEventsOfKernel, event.substr(0, event.find(':')));
 }
 
 std::string place_of_uftrace(std::string_view text) {

@@ -34,6 +34,9 @@ bool is_foreign_tool(std::string_view word);
 enum class ForeignCommand { traces, prints, lists };
 std::optional<ForeignCommand> foreign_command(std::string_view tool, std::string_view word);
 
+// perf's and trace-cmd's events that are no functions: counters, groups of the kernel's trace points, "all".
+bool is_event_of_kernel(std::string_view event);
+
 // A definition of uftrace's "greet@arg1/s,arg2", "greet@retval"; with a time, depth or another flag after the '@' the function alone.
 std::string place_of_uftrace(std::string_view text);
 

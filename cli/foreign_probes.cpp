@@ -57,6 +57,17 @@ std::optional<Meant> one_of_dtrace(std::string_view text) {
   if (is_return) place = spec::at_return(place);
   if (!probe.empty() && probe != "entry" && !is_return)  // the offset of an instruction
     place += "+0x" + std::string(probe);
+  constexpr std::string_view kHistogram = "quantize(arg";
+  const std::size_t counted = rest.find(kHistogram);
+  const bool is_linear = counted != std::string_view::npos && rest[counted - 1] == 'l';
+  if (counted != std::string_view::npos && !is_linear) {
+    const std::string name(rest.substr(counted + kHistogram.size() - 3, 4));
+    const std::string fetch = is_return && name == "arg1" ? "$retval" : fetch_of(name);
+    if (!fetch.empty())
+      return Meant{.places = {place + " " + name + "=" + fetch},
+                   .problem = std::string(kActions),
+                   .trigger = "hist:keys=" + name + ".log2"};
+  }
   return Meant{.places = {place + records_of_dtrace(rest, is_return)},
                .problem = rest.empty() ? std::string() : std::string(kActions)};
 }
@@ -198,6 +209,14 @@ std::optional<Meant> of_systemtap(std::string_view text) {
   }
   if (!is_process) return {};
   const SystemTapProbe probe = read_systemtap(text);
+  if (const auto further = trimmed(text); further.starts_with(',')) {  // each of a list has the action
+    auto rest = of_systemtap(further.substr(1));
+    if (!rest || rest->places.empty()) return {};
+    const std::string place = probe.object.empty() ? probe.place : probe.object + ":" + probe.place;
+    rest->places.insert(rest->places.begin(), probe.is_return ? spec::at_return(place) : place);
+    if (rest->problem.empty()) rest->problem = "each place needs a -p of its own";
+    return rest;
+  }
   if (probe.is_static)
     return Meant{.places = {}, .problem = "static probes (SDT) are not known: a function is probed by its name"};
   if (probe.place.empty())
@@ -275,6 +294,14 @@ std::optional<Meant> meaning_of_unknown(std::string_view text) {
   constexpr std::string_view kReturn = "return:";
   if (is_one && text.starts_with(kReturn) && is_name(text.substr(kReturn.size())))
     return place(spec::at_return(text.substr(kReturn.size())));
+  for (const char between : {'!', '`', '@'}) {  // "zsh!zfree", "zsh`zfree", "zfree@zsh", "malloc@plt"
+    const std::size_t at = text.find(between);
+    if (!is_one || at == std::string_view::npos || at == 0) continue;
+    const std::string_view before = text.substr(0, at), after = text.substr(at + 1);
+    if (between == '@' && is_name(before) && after == "plt") return place(before);
+    const std::string_view object = between == '@' ? after : before, function = between == '@' ? before : after;
+    if (is_name(object) && is_name(function)) return place(std::string(object) + ":" + std::string(function));
+  }
   if (is_one && text.ends_with(':') && is_name(text.substr(0, text.size() - 1)))
     return place(text.substr(0, text.size() - 1));
   if (text == "begin" || text == "end")

@@ -63,6 +63,12 @@ std::string fetches_in(std::string_view program) {
 }
 
 std::string filter_of(std::string_view condition) {
+  condition = trimmed(condition);
+  const bool is_comm = condition.starts_with("comm == \"") && condition.find('"', 9) == condition.size() - 1;
+  if (is_comm) return " if " + std::string(condition);
+  constexpr std::string_view kPid = "pid == ";
+  if (condition.starts_with(kPid) && is_decimal_number(condition.substr(kPid.size())))
+    return " if common_" + std::string(condition);
   const bool is_plain = std::all_of(condition.begin(), condition.end(), [](char c) {
     return is_word(c) || std::string_view(" =!<>&|()").find(c) != std::string_view::npos;
   });

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/auxv.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -20,10 +21,6 @@
 
 #include "engine/base/fd.h"
 #include "engine/base/text.h"
-
-// A static tool has no loader: there it is null, and the program alone is asked.
-extern "C" __attribute__((weak)) void* dlopen(const char* file, int mode) noexcept;
-extern "C" __attribute__((weak)) void* dlsym(void* handle, const char* name) noexcept;
 
 namespace uprobe::debuginfod {
 namespace {
@@ -106,8 +103,10 @@ void leave_tool(int pipe) {
 
 // Without the program: by the library, whose functions have the types of its header.
 int ask_library(const std::string& digits) {
-  if (dlopen == nullptr || dlsym == nullptr) return kNoMeans;
-  void* library = dlopen(kLibrary, RTLD_NOW);
+  // A static tool has no loader, and is not linked with the function that needs one.
+  if (::getauxval(AT_BASE) == 0) return kNoMeans;
+  const auto open = reinterpret_cast<void* (*)(const char*, int)>(::dlsym(RTLD_DEFAULT, "dlopen"));
+  void* library = open == nullptr ? nullptr : open(kLibrary, RTLD_NOW);
   if (library == nullptr) return kNoMeans;
   const auto begin = reinterpret_cast<void* (*)()>(dlsym(library, "debuginfod_begin"));
   const auto find =

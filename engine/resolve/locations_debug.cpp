@@ -21,6 +21,14 @@ const spec::Argument* first_variable(const ProbeSpec& spec) {
   return found == spec.arguments.end() ? nullptr : &*found;
 }
 
+// Without debug information "arg1" is the first argument too.
+Error without_variables(Error error, const std::string& variable) {
+  const bool is_number =
+      variable.size() == 4 && variable.starts_with("arg") && variable[3] >= '1' && variable[3] <= '6';
+  if (is_number) error.help = "$" + variable + " needs none: $arg1 is the first argument";
+  return error;
+}
+
 // The addresses of a line's code. A name without a '.' is a function's, and its line 0 the one where it is declared.
 Result<std::vector<std::uint64_t>> addresses_of(const DebugReader& debug, const spec::Place& place) {
   if (place.source.find_first_of("./") != std::string::npos) return debug.find_line(place.source, place.line);
@@ -88,7 +96,7 @@ Status LocationResolver::pass_prologue(ProbeSpec& spec, plan::Found& found) {
   if (found.is_ifunc)
     return refuse(Error{.code = Code::refused, .text = "the implementation of an IFUNC has variables of its own"});
   const auto debug = debug_info(found.file);
-  if (!debug) return refuse(debug.error());
+  if (!debug) return refuse(without_variables(debug.error(), variable->variable));
   if (spec.is_return || spec.place.symbol.empty() || spec.place.offset != 0) return ok();
   const auto body = (*debug)->after_prologue(found.address);
   if (!body) return refuse(body.error());

@@ -154,6 +154,10 @@ Error LocationResolver::unknown_function(const ProbeSpec& spec, const std::vecto
                        : libraries == 1 ? " or its library"
                                         : " or its " + std::to_string(libraries) + " libraries")};
   if (!best.empty()) error.help = "close: " + list_of(best);
+  const auto first = files_.open(spec.place.path);
+  if (first && !(*first)->has_names())
+    error.help += std::string(error.help.empty() ? "" : "; ") + base_name(spec.place.path) +
+                  " is stripped: only functions that it exports are known by name";
   return at_column(spec, spec.place.place_column, std::move(error));
 }
 
