@@ -101,9 +101,9 @@ Output:
                             --graph
       --graph               calls as a tree for each thread, with latencies: of
                             functions with both -p and -r; other hits are leaves
-      --counter=EVENT:FIELD with --format=chrome or html: show the numbers of
-                            FIELD as a curve (repeatable)
-      --min-latency=TIME    with --graph: only calls that last TIME, such as 1ms,
+      --counter=E:FIELD     with --format=chrome or html: show the numbers in
+                            FIELD of the event E as a curve (repeatable)
+      --min-latency=TIME    with --graph: only calls that last TIME (as in 1ms),
                             and what is inside of them
       --no-header           no names of columns before the trace
   -s, --string-limit=N      show N bytes of a string, 65535 at most (default

@@ -204,7 +204,7 @@ constexpr std::array kRows = {
     Row{0, "clock", required_argument, "CLOCK", set_clock},
     Row{0, "style", required_argument, "STYLE", set_style},
     Row{0, "graph", no_argument, "", [](Options& o, Text) { return set_format(o, "graph"); }},
-    Row{0, "counter", required_argument, "EVENT:FIELD", add_counter},
+    Row{0, "counter", required_argument, "E:FIELD", add_counter},
     Row{0, "min-latency", required_argument, "TIME",
         [](Options& o, Text v) { return store(o.min_latency, parse_duration(v)); }},
     Row{0, "no-header", no_argument, "", [](Options& o, Text) { return o.no_header = true, ok(); }},

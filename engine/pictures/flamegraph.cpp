@@ -111,7 +111,7 @@ class Drawing {
   static std::string_view shortened(std::string_view name, std::size_t letters) {
     if (name.size() <= letters) return name;
     std::size_t end = letters;
-    while (end != 0 && (static_cast<unsigned char>(name[end]) & 0xc0) == 0x80) --end;
+    while (end != 0 && utf8_character(name.substr(end)) == 0) --end;
     return name.substr(0, end);
   }
 

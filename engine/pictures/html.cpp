@@ -55,7 +55,8 @@ double number_of(const Value& value) {
 }  // namespace
 
 void Column::add(std::uint64_t value) {
-  for (; value >= 0x80; value >>= 7) fresh_ += static_cast<char>(value | 0x80);
+  constexpr std::uint64_t kMore = 128;
+  for (; value >= kMore; value >>= 7) fresh_ += static_cast<char>(value | kMore);
   fresh_ += static_cast<char>(value);
   if (fresh_.size() >= kBatch) compress();
 }

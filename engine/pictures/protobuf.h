@@ -34,8 +34,9 @@ class ProtobufWriter {
 
  private:
   static constexpr std::uint64_t kLengthFirst = 2;  // a wire type; that of numbers is 0
+  static constexpr std::uint64_t kMore = 128;       // further bytes follow
   void add_varint(std::uint64_t value) {
-    for (; value >= 0x80; value >>= 7) bytes_ += static_cast<char>(value | 0x80);
+    for (; value >= kMore; value >>= 7) bytes_ += static_cast<char>(value | kMore);
     bytes_ += static_cast<char>(value);
   }
 
