@@ -104,7 +104,7 @@ Status Recording::make_reader() {
   const auto tasks = std::make_shared<control::TracedTasks>(*file);
   names_ = trace::TaskNames("/proc",
                             [tasks](std::uint32_t tid, bool is_elsewhere) { return tasks->has(tid, is_elsewhere); });
-  reader_.emplace(*area_, *clock_, names_);
+  reader_.emplace(*area_, *clock_, names_, trace::ReaderOptions{.pending_bytes = usual_pending_bytes()});
   return ok();
 }
 

@@ -2,9 +2,11 @@
 #include "engine/session/ring_size.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "engine/inject/load.h"
 #include "engine/inject/memory_room.h"
+#include "engine/trace/reader.h"
 
 namespace uprobe {
 namespace {
@@ -28,6 +30,13 @@ std::uint64_t usual_ring_bytes(pid_t pid, std::uint32_t rings) {
   std::uint64_t bytes = kMost;
   while (bytes > kLeast && bytes * rings > kMostTogether) bytes /= 2;
   while (bytes > kLeast && !fits(pid, bytes * rings)) bytes /= 2;
+  return bytes;
+}
+
+std::uint64_t usual_pending_bytes() {
+  constexpr std::uint64_t kLeastPending = 4u << 20;
+  std::uint64_t bytes = trace::ReaderOptions().pending_bytes;
+  while (bytes > kLeastPending && !control::has_memory_for(::getpid(), bytes)) bytes /= 2;
   return bytes;
 }
 
