@@ -60,21 +60,23 @@ Status settle_document(const Options& options) {
   const bool has_place = !options.output.empty() || options.mode == Mode::replay || attaches(options);
   if (has_place || options.mode != Mode::trace || !format::format_called(options.format)->is_document) return ok();
   return refused(options, "it is a file, and standard error has other lines", "-o FILE");
-  // Whether the output can be taken apart between two lines.
-  Status check_lines(const Options& options) {
-    const std::string option = options.reopens ? "--reopen" : "--line-buffered";
-    const auto refused_option = [&](const std::string& text, const std::string& help) {
-      return Error{.code = Code::usage, .text = text, .where = option, .help = help};
-    };
-    if (!options.reopens && !options.line_buffered) return ok();
-    if (records(options)) return refused_option("a recording has no lines", "--rotate=N begins further files of it");
-    const format::Format& format = *format::format_called(options.format);
-    if (format.is_document || format.target != format::Target::stream || options.format == "chrome")
-      return refused_option("--format=" + options.format + " is one whole from begin to end", "drop one of them");
-    if (options.reopens && (options.output.empty() || options.output == "-"))
-      return refused_option("it is for the file of -o", "-o FILE");
-    return ok();
-  }
+}
+
+// Whether the output can be taken apart between two lines.
+Status check_lines(const Options& options) {
+  const std::string option = options.reopens ? "--reopen" : "--line-buffered";
+  const auto refused_option = [&](const std::string& text, const std::string& help) {
+    return Error{.code = Code::usage, .text = text, .where = option, .help = help};
+  };
+  if (!options.reopens && !options.line_buffered) return ok();
+  if (records(options)) return refused_option("a recording has no lines", "--rotate=N begins further files of it");
+  const format::Format& format = *format::format_called(options.format);
+  if (format.is_document || format.target != format::Target::stream || options.format == "chrome")
+    return refused_option("--format=" + options.format + " is one whole from begin to end", "drop one of them");
+  if (options.reopens && (options.output.empty() || options.output == "-"))
+    return refused_option("it is for the file of -o", "-o FILE");
+  return ok();
+}
 
 }  // namespace
 
