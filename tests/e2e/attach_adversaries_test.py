@@ -99,7 +99,7 @@ class Blocks(AdversaryCase):
 class Killed(AdversaryCase):
     """Targets that end while the tool works on them: it says so in plain words, and ends; others go on."""
 
-    ROUNDS = 100
+    ROUNDS = harness.some_of(200)
     END = re.compile(r"uprobe-run: (the process(es have| has) ended|process (\d+) ended|no process (\d+)|process (\d+) \(.*\): "
                      r"(has ended, its parent has not taken notice yet|is about to end))")
 
@@ -125,10 +125,11 @@ class Killed(AdversaryCase):
             _, errors = tool.communicate(timeout=harness.TIMEOUT)
             process.communicate(timeout=harness.TIMEOUT)
             lines = [line for line in errors.splitlines() if not self.COUNTS.match(line)]
-            self.assertIn(tool.returncode, (0, 125), errors)
+            # ^C may come before the tool has begun anything.
+            self.assertIn(tool.returncode, (0, 125, -signal.SIGINT), errors)
             for line in lines:
                 self.assertRegex(line, self.END)
-            if tool.returncode:
+            if tool.returncode == 125:
                 self.assertEqual(len(lines), 1, errors)
                 said.update(lines)
         return said
@@ -137,7 +138,7 @@ class Killed(AdversaryCase):
         self.assertTrue(self.rounds(None))
 
     def test_beside_another_one(self):
-        self.ROUNDS = 20
+        self.ROUNDS = harness.some_of(80)
         other = self.start_ready(fixture("attached_busy"))
         self.rounds(other, "-P", str(other.pid))
         out, _ = other.communicate(b"go\n", harness.TIMEOUT)
