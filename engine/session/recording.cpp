@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <thread>
 
-#include "engine/session/ring_size.h"
+#include "engine/inject/ring_size.h"
 #include "engine/trace/histogram_copy.h"
 
 namespace uprobe {
@@ -42,7 +42,7 @@ trace::AreaSpec spec_of(const EventTable& table, const SessionOptions& options, 
                        .more_tests = has_tests ? 8 * kMoreEvents : 0,
                        .more_text = 16 * kMoreEvents};
   set_rings(spec);
-  spec.ring_bytes = options.ring_bytes ? *options.ring_bytes : usual_ring_bytes(pid, spec.ring_count);
+  spec.ring_bytes = options.ring_bytes ? *options.ring_bytes : control::usual_ring_bytes(pid, spec.ring_count);
   for (const Probe& probe : probes) spec.events.push_back(&probe.program);
   const SwitchPlan& plan = table.switches();
   spec.switches = plan.switches, spec.triggers = plan.triggers, spec.histograms = plan.histograms;
@@ -104,7 +104,7 @@ Status Recording::make_reader() {
   const auto tasks = std::make_shared<control::TracedTasks>(*file);
   names_ = trace::TaskNames("/proc",
                             [tasks](std::uint32_t tid, bool is_elsewhere) { return tasks->has(tid, is_elsewhere); });
-  reader_.emplace(*area_, *clock_, names_, trace::ReaderOptions{.pending_bytes = usual_pending_bytes()});
+  reader_.emplace(*area_, *clock_, names_, trace::ReaderOptions{.pending_bytes = control::usual_pending_bytes()});
   return ok();
 }
 

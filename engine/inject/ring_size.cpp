@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/session/ring_size.h"
+#include "engine/inject/ring_size.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include "engine/inject/memory_room.h"
 #include "engine/trace/reader.h"
 
-namespace uprobe {
+namespace uprobe::control {
 namespace {
 
 constexpr std::uint64_t kMost = 8u << 20, kLeast = 1u << 20;
@@ -20,8 +20,8 @@ bool is_within(rlim_t limit, std::uint64_t bytes) { return limit == RLIM_INFINIT
 bool fits(pid_t pid, std::uint64_t together) {
   rlimit space{}, file{};
   const bool has_limits = ::prlimit(pid, RLIMIT_AS, nullptr, &space) == 0 && ::getrlimit(RLIMIT_FSIZE, &file) == 0;
-  return has_limits && is_within(space.rlim_cur, control::kAddressShare * 2 * (together + kOtherBytes)) &&
-         is_within(file.rlim_cur, together + kOtherBytes) && control::has_memory_for(pid, together);
+  return has_limits && is_within(space.rlim_cur, kAddressShare * 2 * (together + kOtherBytes)) &&
+         is_within(file.rlim_cur, together + kOtherBytes) && has_memory_for(pid, together);
 }
 
 }  // namespace
@@ -36,8 +36,8 @@ std::uint64_t usual_ring_bytes(pid_t pid, std::uint32_t rings) {
 std::uint64_t usual_pending_bytes() {
   constexpr std::uint64_t kLeastPending = 4u << 20;
   std::uint64_t bytes = trace::ReaderOptions().pending_bytes;
-  while (bytes > kLeastPending && !control::has_memory_for(::getpid(), bytes)) bytes /= 2;
+  while (bytes > kLeastPending && !has_memory_for(::getpid(), bytes)) bytes /= 2;
   return bytes;
 }
 
-}  // namespace uprobe
+}  // namespace uprobe::control

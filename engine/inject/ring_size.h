@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace uprobe {
+namespace uprobe::control {
 
 // Of each of `rings`: what a burst of a million hits needs, or less, where the limits of a process (its memory and address space) or
 // those of this one (the size of files) would be near otherwise.
@@ -16,4 +16,4 @@ std::uint64_t usual_ring_bytes(pid_t pid, std::uint32_t rings);
 // limited.
 std::uint64_t usual_pending_bytes();
 
-}  // namespace uprobe
+}  // namespace uprobe::control
