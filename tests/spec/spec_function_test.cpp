@@ -47,6 +47,7 @@ std::string step_text(const Step& step) {
     case StepKind::vector:
       return "xmm" + std::to_string(step.value);
     case StepKind::add:
+    case StepKind::add_register:
     case StepKind::shift_right:
       return "sum";
     case StepKind::entry:
