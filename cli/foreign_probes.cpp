@@ -190,6 +190,7 @@ std::optional<Meant> of_dtrace(std::string_view text) {
     if (!one) continue;
     all.places.insert(all.places.end(), one->places.begin(), one->places.end());
     if (all.problem.empty()) all.problem = one->problem;
+    if (all.trigger.empty()) all.trigger = one->trigger;
   }
   if (all.places.empty() && all.problem.empty()) return {};
   if (all.places.size() > 1 && all.problem.empty()) all.problem = "each place needs a -p of its own";
