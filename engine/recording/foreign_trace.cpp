@@ -115,7 +115,8 @@ Result<trace::ClockKind> clock_of_options(const std::string& path, std::string_v
   const auto clock = trace::clock_called(found);
   if (found.empty()) return not_mergeable(path, "it does not say which clock its times have");
   if (clock) return *clock;
-  return not_mergeable(path, "its times have the clock '" + format::escaped(found) + "', which a recording does not hold");
+  return not_mergeable(path,
+                       "its times have the clock '" + format::escaped(found) + "', which a recording does not hold");
 }
 
 Result<ForeignTrace> ForeignTrace::open(const std::string& path) {
