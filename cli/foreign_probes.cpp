@@ -263,7 +263,9 @@ std::optional<Meant> of_bcc(std::string_view text) {
   const bool is_return = place.starts_with("r:");
   if (is_return || place.starts_with("p:")) place.remove_prefix(2);
   const std::size_t open = place.find('('), close = place.rfind("):");
-  if (quote == std::string_view::npos && close != std::string_view::npos && open < close && place.find(':') < open) {
+  // In a definition a blank stands before the first parenthesis: "p:e libc:open +0(%di):string".
+  const bool has_prototype = place.find(':') < open && place.substr(0, open).find(' ') == std::string_view::npos;
+  if (quote == std::string_view::npos && close != std::string_view::npos && open < close && has_prototype) {
     const auto function = of_prototype(place.substr(place.find(':') + 1, close - place.find(':')));
     if (!function || place.substr(0, open).find("::") != std::string_view::npos) return {};
     const std::string whole = std::string(place.substr(0, place.find(':') + 1)) + function->places.front();

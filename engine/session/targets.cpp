@@ -144,7 +144,8 @@ bool Targets::is_killed(const Error& error) const {
 // A program that is killed while the tool loads the agent has ended as it would have without the tool; run() reports that.
 Status Targets::unless_killed(const Error& error) {
   if (!is_killed(error)) return error;
-  ended_early_ = Ending{.signalled = true, .code = error.code == Code::killed ? error.signal : SIGKILL};
+  const bool is_known = error.code == Code::killed && error.signal != 0;
+  ended_early_ = Ending{.signalled = true, .code = is_known ? error.signal : SIGKILL};
   return ok();
 }
 

@@ -39,6 +39,8 @@ WORKS = [
     # everybody
     ("-p greet -- {demo}", "greet"),
     ("-p malloc {demo}", "malloc"),
+    ("--stack -p greet {demo}", "greet"),
+    ("-k -p greet {demo}", "greet"),
     ("-p 'malloc(size)' -- {demo}", "malloc"),
     ("-p {demo}:greet -- {demo}", "greet"),
     ("-p 'greet' -P {pid}", "greet"),
@@ -216,7 +218,6 @@ SAYS = [
     ("bpftrace -e 'uprobe:{demo}:greet {{ @[ustack(5)] = count(); }}' -c {demo}",
      "uprobe-run -p {demo}:greet --trigger=stacktrace {demo}", "greet"),
     ("bpftrace -p {pid} -e 'uprobe:libc:write {{ printf(\"%d\", arg0); }}'", "uprobe-run -P {pid} -p 'libc:write $arg1'", "write"),
-    ("bpftrace -e 'usdt:{demo}:x {{ }}' -c {demo}", "uprobe-run -p malloc {demo}", "malloc"),
     ("-e 'count()' {demo}", "uprobe-run -p malloc {demo}", "malloc"),
     ("-e '@[ustack]' {demo}", "uprobe-run -p malloc --trigger=stacktrace {demo}", "malloc"),
     ("-c 'ls -l'", "uprobe-run -p malloc ls -l", None),
@@ -325,7 +326,6 @@ SAYS = [
     ("-p '&greet' {demo}", "-p greet", None),
     ("-p 'char *greet(const char *who, int n)' {demo}", "-p 'greet(who,n)'", None),
     ("-p 'void greet(const char *, int)' {demo}", "-p greet", None),
-    ("--stack -p greet {demo}", "uprobe-run -p greet --trigger=stacktrace {demo}", "greet"),
     ("-p greet --count {demo}", "uprobe-run -p greet {demo}", "greet"),
     # slips
     ("-p=greet {demo}", "uprobe-run -p greet {demo}", "greet"),

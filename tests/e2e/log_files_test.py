@@ -164,7 +164,7 @@ class LogFiles(harness.TestCase):
                               (["--reopen", f"--record={self.log}"], "--reopen: a recording has no lines"),
                               (["--line-buffered", f"--record={self.log}"], "--line-buffered: a recording has no lines"),
                               (["--interval=1s"], "--interval: it is for counts"),
-                              (["--line-buffered", "--format=chrome", "-o", self.log], "--line-buffered: --format=chrome is one text")):
+                              (["--line-buffered", "--format=chrome", "-o", self.log], "--line-buffered: --format=chrome is one whole")):
             seen = harness.run([harness.tool(), *words, "-p", "malloc", "true"])
             self.assertEqual(seen.returncode, 125)
             self.assertIn(answer, seen.stderr.decode())

@@ -42,7 +42,6 @@ READS_TEXT = "@+@OFF:t_args@"
 REFUSED = {
     "offset-truncation": "the kernel cuts offsets to 32 bits in silence and reads another place than the one asked for",
     "ret-suffix-ignored": "the kernel takes anything that begins with $retval for it",
-    "ref-counter": "the kernel raises the semaphore while the probe is on; this version never writes a target's data",
 }
 
 

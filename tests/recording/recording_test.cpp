@@ -128,7 +128,7 @@ TEST_F(Recording, PrintsWhatTheSessionWouldHavePrinted) {
       record(hits_, options);
       const Printed printed = play({.format = std::string(format.name)});
       EXPECT_EQ(printed.error, "");
-      EXPECT_EQ(printed.text, print(*format.make(options), hits_, true, format.has_fixed_fields)) << format.name;
+      EXPECT_EQ(printed.text, print(*format.make(options), hits_, true, true)) << format.name;
     }
 }
 
