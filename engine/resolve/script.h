@@ -13,7 +13,8 @@ struct ScriptProgram {
   std::string path;
   std::string shim;     // of a shim among the scripts: its path; empty: there is none
   std::string manager;  // the version manager of that shim: "pyenv", "rbenv", "nodenv", "asdf"
-  bool is_known = true;  // else `path` is the interpreter of the shim, which executes a program that the version does not name
+  bool is_known =
+      true;  // else `path` is the interpreter of the shim, which executes a program that the version does not name
 };
 
 // Of a script whose interpreter is a script too, the last one; of "/usr/bin/env PROGRAM" the program in PATH; of a shim the program
