@@ -64,10 +64,11 @@ static void show(const char* where) {
   printf("\n");
 }
 
+// Without a stack the kernel shows the flags that were set last, by the program or by one before its execve.
 static void show_context(const ucontext_t* context) {
   const stack_t* s = &context->uc_stack;
-  printf("  stack %s flags %x size %zu, mask", s->ss_sp == stack ? "own" : s->ss_sp ? "other" : "none", s->ss_flags,
-         s->ss_size);
+  printf("  stack %s flags %x size %zu, mask", s->ss_sp == stack ? "own" : s->ss_sp ? "other" : "none",
+         s->ss_size ? s->ss_flags : 0, s->ss_size);
   for (int i = 1; i < 65; ++i)
     if (sigismember(&context->uc_sigmask, i) == 1) printf(" %d", i);
   printf("\n");
