@@ -106,7 +106,8 @@ class World {
     before_ = state_of(beside_);
     agent_.emplace(control::AgentImage::open(UPROBE_AGENT).take());
     armer_.emplace(probes_, control::ArmOptions{.tier = plan::Tier::automatic, .flows = &flows_, .area = &*area_});
-    service_.emplace(*area_, *armer_, probes_, &*agent_, std::map<pid_t, Addr>{{liar_.pid, Addr{kBlock}}}, nullptr, earlier_);
+    service_.emplace(*area_, *armer_, probes_, &*agent_, std::map<pid_t, Addr>{{liar_.pid, Addr{kBlock}}}, nullptr,
+                     earlier_);
   }
   ~World() {
     service_.reset();
