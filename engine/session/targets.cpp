@@ -107,7 +107,7 @@ Status Targets::arm(target::Target& target, const std::function<Result<control::
   RETURN_IF_ERROR(plan_for(target.pid()));
   auto block = load();
   if (!block) return block.error();
-  const Status begun = catch_resource_exhaustion([&]() -> Status {
+  Status begun = catch_resource_exhaustion([&]() -> Status {
     RETURN_IF_ERROR(armer_->arm(target, *block));
     return begin({{target.pid(), block->address()}});
   });

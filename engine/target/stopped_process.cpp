@@ -526,11 +526,11 @@ Result<Addr> StoppedProcess::place_resume_code() {
     std::array<std::uint8_t, arch::kResumeCode.size()> seen{};
     if (files_.read(m.begin, seen.data(), seen.size()) && seen == arch::kResumeCode) return m.begin;
   }
-  const auto place =
+  auto place =
       map_memory(*this, Addr{}, kPage, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, "the rest of a call");
   if (!place) return place;
-  const Status written = files_.write(*place, arch::kResumeCode.data(), arch::kResumeCode.size());
-  return written ? place : Result<Addr>(written.error());
+  RETURN_IF_ERROR(files_.write(*place, arch::kResumeCode.data(), arch::kResumeCode.size()));
+  return place;
 }
 
 // Who is stopped by SIGSTOP knows of it.
