@@ -101,8 +101,8 @@ Status settle_calls(const Options& options) {
     return usage("--summary-file is for the table of -c, and -c is missing");
   }
   const std::string option = records_calls(options) ? "-C" : "-c";
-  if (options.mode != Mode::trace && options.mode != Mode::dry_run)
-    return usage(option + " sums up the calls of a program that runs");
+  const bool runs = options.mode == Mode::trace || options.mode == Mode::dry_run || options.mode == Mode::explain;
+  if (!runs || !options.control.empty()) return usage(option + " sums up the calls of a program that runs");
   if (options.strict) return usage(option + " does not go with --strict, which has the kernel's language alone");
   if (options.top && options.daemonize) return usage("--top needs the terminal, and -D leaves it to the program");
   if (options.daemonize && options.summary_file.empty())

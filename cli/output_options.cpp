@@ -201,6 +201,7 @@ Status settle_replay(const Options& options) {
   if (!options.replay.merged.empty() && !takes_text(options))
     return Error{
         .code = Code::usage, .text = "events are merged into text alone", .where = "--merge", .help = "--format=text"};
+  if (options.stacks) return usage("a recording has the stacks that were recorded, and -k records them");
   if (options.style != spec::Style::event) return usage("the recording has the style of its events");
   if (options.daemonize || !options.histogram_file.empty()) return usage("-D and --hist-file are for traced programs");
   return ok();

@@ -140,6 +140,7 @@ bool attaches(const Options& options) {
 Status settle(Options& options) {
   if (options.string_limit && options.strict)
     return usage("-s does not go with --strict, which has the kernel's limits of strings");
+  RETURN_IF_ERROR(settle_calls(options));
   if (!options.control.empty() && options.daemonize) return usage("-D is for a program that is started, and none is");
   if (!options.control.empty()) return settle_control(options);
   for (const ControlCommand& command : options.commands)
@@ -154,7 +155,6 @@ Status settle(Options& options) {
   RETURN_IF_ERROR(settle_recording(options));
   RETURN_IF_ERROR(settle_daemonize(options));
   RETURN_IF_ERROR(settle_output(options));
-  RETURN_IF_ERROR(settle_calls(options));
   RETURN_IF_ERROR(settle_pictures(options));
   if (options.mode == Mode::list) return settle_list(options);
   if (lists(options)) {
