@@ -177,15 +177,19 @@ bool ProvenCode::leads_on_from_call(std::uint64_t label) const {
   for (; at - label <= kMostBytes && !reach_.is_start(at); at += insn.length)
     if (!arch::scan(flow_.bytes_at(at), Addr{at}, insn) || !is_likely_code(flow_.file(), reach_, at, insn))
       return false;
-  if (!reach_.is_start(at)) return false;
-  const auto bytes = flow_.bytes_at(label).first(at - label);
+  const auto from = flow_.bytes_at(label);
+  if (!reach_.is_start(at) || from.size() < at - label) return false;
+  const auto bytes = from.first(at - label);
   const auto is_printed = [](std::uint8_t byte) { return byte >= ' ' && byte < 0x7f; };
   return std::none_of(bytes.begin(), bytes.end(), [](std::uint8_t byte) { return byte == 0; }) &&
          !std::all_of(bytes.begin(), bytes.end(), is_printed);
 }
 
 bool is_likely_code(const elf::ElfFile& file, const Reach& reach, std::uint64_t address, const arch::Scanned& insn) {
-  const auto code = code_bytes(file, address).first(insn.length);
+  // The bytes that were scanned may be those of a segment that is not executable.
+  const auto from = code_bytes(file, address);
+  if (from.size() < insn.length) return false;
+  const auto code = from.first(insn.length);
   if (std::all_of(code.begin(), code.end(), [](std::uint8_t byte) { return byte == 0; })) return false;
   if (insn.leads != Leads::jump && insn.leads != Leads::jump_if && insn.leads != Leads::call) return true;
   if (code_bytes(file, insn.target).empty()) return false;
