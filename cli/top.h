@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // --top: the table of calls on a terminal, drawn again each second, until the tracing ends or the user types 'q'.
 //
-// The terminal shows its other screen meanwhile, so that what was on it comes back. Keys are read from standard input only where
+// The terminal shows its other screen, so that what was on it comes back at the end. Keys are read from standard input only where
 // that is a terminal that no program was started on: letters without an end of line, not shown; ^C and ^Z keep their meaning.
 #pragma once
 
