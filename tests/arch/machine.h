@@ -87,6 +87,8 @@ class Machine {
   // A direct branch is first aimed at a landing place and a rip-relative operand at the data. The caller has checked
   // that the instruction is displaceable.
   // Registers of `loose` (bit n: gpr[n]) may differ: what rdtsc and rdrand give is never the same twice.
+  // A difference counts when it repeats: a context switch may change what the processor tells of the last x87 instruction (APM
+  // volume 2, 11.4.4), which fnstenv and fnsave store.
   Comparison compare(Bytes insn, Scene scene, Random& random, unsigned loose = 0);
 
   // The instruction as the last compare() ran it.
@@ -98,6 +100,8 @@ class Machine {
   void fill_vectors(Random& random);
   void fill_memory(Scene scene, Random& random);
   void aim(Bytes insn, Random& random);
+  void place();
+  Comparison run_both(std::uint64_t to, unsigned loose);
   Outcome run(std::uint64_t entry);
   std::uint8_t* writable(std::uint64_t address);
 
