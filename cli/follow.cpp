@@ -5,6 +5,7 @@
 #include "cli/calls.h"
 #include "cli/launcher.h"
 #include "cli/output_options.h"
+#include "cli/progress.h"
 #include "cli/text.h"
 #include "cli/top.h"
 
@@ -131,8 +132,10 @@ Result<Ending> follow(const Call& call, Sinks& sinks, Signals& signals) {
   };
   std::optional<TopView> top;
   if (call.options.top) top.emplace(call.streams, attaches(call.options));
+  ProgressView progress(call, sink);
   options.detach_requested = [&] {
     sink.flush();
+    progress.look();
     report_failure(call, sink);
     if (signals.take_reopen())
       if (const Status reopened = sink.reopen(); !reopened) call.diagnostics.error(reopened.error());

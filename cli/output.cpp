@@ -174,6 +174,7 @@ int TraceSink::write(std::string_view lines) {
 }
 
 int TraceSink::write_out(std::string_view lines) {
+  written_ += lines.size();
   while (by_line_ && !lines.empty()) {
     const std::string_view line = lines.substr(0, lines.find('\n') + 1);  // empty: it has no end
     if (const int err = write_patiently(fd_, line.empty() ? lines : line)) return err;
@@ -201,6 +202,7 @@ Status TraceSink::reopen() {
 
 int TraceSink::flush() {
   if (ended_ != 0 || collected_.empty()) return ended_;
+  written_ += collected_.size();
   if (const int err = write_patiently(fd_, collected_)) fail(err);
   collected_.clear();
   return ended_;

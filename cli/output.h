@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,6 +51,8 @@ class TraceSink {
   bool is_terminal() const { return terminal_; }
   // Null: the format writes a stream.
   format::Files* files() { return files_.get(); }
+  // Bytes that have been written.
+  std::uint64_t written() const { return written_; }
   // Its reader has gone away.
   bool is_deserted() const { return ended_ == EPIPE; }
   // From now on each line is written by itself, at once.
@@ -85,6 +88,7 @@ class TraceSink {
   std::string pattern_;  // with %p; empty when the name is final
   std::string collected_;
   bool terminal_ = false, by_line_ = false;
+  std::uint64_t written_ = 0;
   int ended_ = 0;           // the errno that ended the output
   std::string rotation_{};  // why there is no further file; empty: something else ended it
   bool untold_ = false;

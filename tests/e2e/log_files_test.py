@@ -2,6 +2,7 @@
 """The trace as other programs keep it: files that are moved away and opened anew, readers of lines, readers that go away."""
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -30,7 +31,7 @@ int main(int argc, char **argv) {
 """
 
 
-class LogFiles(harness.TestCase):
+class Turns(harness.TestCase):
     def setUp(self):
         super().setUp()
         source = self.write("turns.c", SOURCE)
@@ -49,6 +50,8 @@ class LogFiles(harness.TestCase):
     def has_lines(self, file):
         return os.path.exists(file) and len(self.numbers(file)) > 20
 
+
+class LogFiles(Turns):
     def rotate_twice(self, tool):
         harness.wait_until(lambda: self.has_lines(self.log), "lines")
         for number in (1, 2):
@@ -168,6 +171,72 @@ class LogFiles(harness.TestCase):
             seen = harness.run([harness.tool(), *words, "-p", "malloc", "true"])
             self.assertEqual(seen.returncode, 125)
             self.assertIn(answer, seen.stderr.decode())
+
+
+class Progress(Turns):
+    def attach_on_a_terminal(self, *options):
+        """Returns the tool, the traced program, and the terminal's other end."""
+        program = self.start([self.program, self.end], stderr=subprocess.DEVNULL)
+        outer, inner = os.openpty()
+        self.addCleanup(os.close, outer)
+        tool = self.start([*harness.tracer(*options), "-P", str(program.pid), "-p", self.definition],
+                          stdin=inner, stdout=inner, stderr=inner)
+        os.close(inner)
+        return tool, program, outer
+
+    def end_and_read(self, tool, program, outer, seen=b""):
+        open(self.end, "w").close()
+        self.assertEqual((program.wait(), tool.wait()), (0, 0))
+        while select.select([outer], [], [], 0)[0]:
+            try:
+                more = os.read(outer, 65536)
+            except OSError:  # no process has the terminal any more
+                break
+            if not more:
+                break
+            seen += more
+        return seen
+
+    def read_until(self, tool, outer, wanted):
+        seen = b""
+        while not re.search(wanted, seen):
+            self.assertIsNone(tool.poll(), seen)
+            if select.select([outer], [], [], 1)[0]:
+                seen += os.read(outer, 65536)
+        return seen
+
+    def test_a_line_on_a_terminal(self):
+        """While the trace goes to a file; at the end the line is gone."""
+        tool, program, outer = self.attach_on_a_terminal("-o", self.log)
+        seen = self.read_until(tool, outer, rb"\r\x1b\[K[\d,]+ hits, [\d,]+ a second, none lost, [\d.]+ kB written")
+        seen = self.end_and_read(tool, program, outer, seen)
+        self.assertRegex(seen, rb"written\r\x1b\[K[^\r]*(\r\n|$)")
+        self.assertTrue(self.numbers(self.log))
+
+    def test_no_line_over_the_trace(self):
+        tool, program, outer = self.attach_on_a_terminal()
+        seen = self.read_until(tool, outer, rb"turn: \(")
+        self.assertNotIn(b"a second", self.end_and_read(tool, program, outer, seen))
+
+    def test_no_line_with_q(self):
+        tool, program, outer = self.attach_on_a_terminal("-q", "-o", self.log)
+        harness.wait_until(lambda: self.has_lines(self.log), "records")
+        self.assertNotIn(b"a second", self.end_and_read(tool, program, outer))
+
+    def test_the_first_loss_is_told_at_once(self):
+        """The program goes on until the line was there."""
+        source = self.write("burst.c", SOURCE.replace("usleep(200);", "if (k % 1000) k += 0;").replace(
+            "access(argv[1], 0)", "k % 4096 || access(argv[1], 0)"))
+        burst = harness.compiled([harness.need("cc"), "-O1", source], self.path("burst"))
+        tool = self.start([*harness.tracer("-b", "8K", "-o", self.log), "-p", f"p:turn {burst}:turn k=%di:u64", "--", burst, self.end],
+                          stderr=subprocess.PIPE)
+        first = tool.stderr.readline().decode()
+        open(self.end, "w").close()
+        rest = tool.communicate(timeout=harness.TIMEOUT)[1].decode()
+        self.assertRegex(first, r"^uprobe-run: uprobes/turn begins to lose hits \([\d,]+ of [\d,]+ by now\): the summary ")
+        self.assertEqual(tool.returncode, 0)
+        self.assertEqual(rest.count("begins to lose"), 0)
+        self.assertRegex(rest, r"\d+ turns\n")
 
 
 if __name__ == "__main__":
