@@ -34,6 +34,10 @@ Status open_other(std::optional<TraceSink>& sink, const std::string& path, const
   return ok();
 }
 
+std::vector<CallSummary> summed_calls(const Call& call) {
+  return sums_calls(call.options) ? call.engine.calls() : std::vector<CallSummary>();
+}
+
 // Whether the trace has lost its reader, and there is nothing else for which the tracing goes on.
 bool is_deserted(const Call& call, const TraceSink& sink) {
   return sink.is_deserted() && call.options.histogram_file.empty() && !sums_calls(call.options);
@@ -43,7 +47,8 @@ void write_metrics(const Call& call, std::optional<MetricsFile>& file) {
   if (!file || !file->is_due()) return;
   const auto progress = call.engine.progress();
   if (!progress) return;
-  if (const Status written = file->write(*progress); !written) call.diagnostics.error(written.error());
+  if (const Status written = file->write(*progress, summed_calls(call)); !written)
+    call.diagnostics.error(written.error());
 }
 
 RunOptions run_options(const Call& call, TraceSink& sink) {
@@ -101,7 +106,7 @@ void Sinks::finish(const Call& call, const std::string& last_lines) {
   report_failure(call, trace);
   write_calls(call);
   if (metrics)
-    if (const Status written = metrics->finish(call.engine.summary()); !written)
+    if (const Status written = metrics->finish(call.engine.summary(), summed_calls(call)); !written)
       call.diagnostics.error(written.error());
   if (!histograms) return;
   histograms->finish();

@@ -43,9 +43,30 @@ void begin_series(const std::string& name, const char* help, const char* type, s
   text += "# HELP " + name + " " + help + "\n# TYPE " + name + " " + type + "\n";
 }
 
+// prometheus/docs, exposition formats: times are in seconds.
+std::string seconds_of(std::uint64_t ns) {
+  constexpr std::uint64_t kSecond = 1'000'000'000;
+  const std::string fraction = std::to_string(kSecond + ns % kSecond);
+  return std::to_string(ns / kSecond) + "." + fraction.substr(1);
+}
+
+constexpr const char* kCalls = "uprobe_call_duration_seconds";
+
+void add_calls(const CallSummary& calls, const std::string& label, std::string& text) {
+  const std::string which = label + ",event=\"" + label_of(calls.event) + "\",place=\"" + label_of(calls.place) + "\"";
+  const std::uint64_t timed = calls.returns - std::min(calls.returns, calls.untimed);
+  const std::pair<const char*, std::uint64_t> quantiles[] = {
+      {"0.5", calls.p50_ns}, {"0.9", calls.p90_ns}, {"0.99", calls.p99_ns}, {"1", calls.max_ns}};
+  for (const auto& [quantile, ns] : quantiles)
+    if (timed != 0) text += kCalls + which + ",quantile=\"" + quantile + "\"} " + seconds_of(ns) + "\n";
+  text += std::string(kCalls) + "_sum" + which + "} " + seconds_of(calls.total_ns) + "\n";
+  text += std::string(kCalls) + "_count" + which + "} " + std::to_string(timed) + "\n";
+}
+
 }  // namespace
 
-std::string render_metrics(const Metrics& metrics, const std::string& session, bool is_tracing) {
+std::string render_metrics(const Metrics& metrics, const std::vector<CallSummary>& calls, const std::string& session,
+                           bool is_tracing) {
   const std::string label = "{session=\"" + label_of(session) + "\"";
   std::string text;
   begin_series("uprobe_tracing", "Whether the session traces (1), or has come to its end (0).", "gauge", text);
@@ -56,6 +77,8 @@ std::string render_metrics(const Metrics& metrics, const std::string& session, b
       text +=
           series.name + label + ",event=\"" + label_of(event) + "\"} " + std::to_string(counts.*series.count) + "\n";
   }
+  if (!calls.empty()) begin_series(kCalls, "Times of the calls of a function that have returned.", "summary", text);
+  for (const CallSummary& function : calls) add_calls(function, label, text);
   return text;
 }
 
@@ -63,7 +86,7 @@ Result<std::optional<MetricsFile>> MetricsFile::open(const Options& options, int
   if (options.metrics_file.empty()) return std::optional<MetricsFile>();
   const std::string session = options.session_name.empty() ? std::to_string(pid) : options.session_name;
   MetricsFile file(options.metrics_file, session, options.metrics_interval.value_or(kUsualInterval));
-  RETURN_IF_ERROR(file.write({}));
+  RETURN_IF_ERROR(file.write({}, {}));
   return std::optional(std::move(file));
 }
 
@@ -74,18 +97,23 @@ bool MetricsFile::is_due() {
   return true;
 }
 
-Status MetricsFile::write(const std::vector<EventProgress>& events) { return write(events, true); }
+Status MetricsFile::write(const std::vector<EventProgress>& events, const std::vector<CallSummary>& calls) {
+  return write(events, calls, true);
+}
 
-Status MetricsFile::finish(const Summary& summary) {
+Status MetricsFile::finish(const Summary& summary, const std::vector<CallSummary>& calls) {
   std::vector<EventProgress> events;
   events.reserve(summary.probes.size());
   for (const ProbeSummary& probe : summary.probes)
-    events.push_back(
-        {.name = probe.name, .hits = probe.hits - probe.disabled, .lost = lost_count(probe), .missed = probe.missed});
-  return write(events, false);
+    events.push_back({.name = probe.name,
+                      .hits = probe.hits - (probe.is_counted ? 0 : probe.disabled),
+                      .lost = lost_count(probe),
+                      .missed = probe.missed});
+  return write(events, calls, false);
 }
 
-Status MetricsFile::write(const std::vector<EventProgress>& events, bool is_tracing) {
+Status MetricsFile::write(const std::vector<EventProgress>& events, const std::vector<CallSummary>& calls,
+                          bool is_tracing) {
   if (has_failed_) return ok();
   Metrics now;
   for (const EventProgress& event : events) {
@@ -96,7 +124,7 @@ Status MetricsFile::write(const std::vector<EventProgress>& events, bool is_trac
     MetricCounts& shown = metrics_[name];
     for (const Series& series : kSeries) shown.*series.count = std::max(shown.*series.count, counts.*series.count);
   }
-  Status replaced = replace(render_metrics(metrics_, session_, is_tracing));
+  Status replaced = replace(render_metrics(metrics_, calls, session_, is_tracing));
   has_failed_ = !replaced;
   return replaced;
 }

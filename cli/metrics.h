@@ -2,7 +2,7 @@
 // Counts of a session for monitoring: a file in Prometheus's text exposition format, written now and then.
 //
 // The file is always whole: it is made under another name in the same folder, and renamed. It has mode 0644, because those who read it
-// (node_exporter) are other users, and it has names of events and counts alone.
+// (node_exporter) are other users, and it has names and places of events and numbers alone.
 #pragma once
 
 #include <chrono>
@@ -23,8 +23,10 @@ struct MetricCounts {
 };
 using Metrics = std::map<std::string, MetricCounts>;
 
-// `session`: its name or its tool's process id, since all series of a machine must differ.
-std::string render_metrics(const Metrics& metrics, const std::string& session, bool is_tracing);
+// `session`: its name or its tool's process id, since all series of a machine must differ. `calls`: of the functions whose calls are
+// summed up, a summary each.
+std::string render_metrics(const Metrics& metrics, const std::vector<CallSummary>& calls, const std::string& session,
+                           bool is_tracing);
 
 class MetricsFile {
  public:
@@ -34,16 +36,16 @@ class MetricsFile {
   // Whether it is time to write. Then the next time is an interval later.
   bool is_due();
   // No count becomes less than it was. Fails at the first write that fails, and later does nothing.
-  Status write(const std::vector<EventProgress>& events);
+  Status write(const std::vector<EventProgress>& events, const std::vector<CallSummary>& calls);
   // At the end.
-  Status finish(const Summary& summary);
+  Status finish(const Summary& summary, const std::vector<CallSummary>& calls);
 
  private:
   using Clock = std::chrono::steady_clock;
 
   MetricsFile(std::string path, std::string session, std::chrono::nanoseconds interval)
       : path_(std::move(path)), session_(std::move(session)), interval_(interval), due_(Clock::now() + interval) {}
-  Status write(const std::vector<EventProgress>& events, bool is_tracing);
+  Status write(const std::vector<EventProgress>& events, const std::vector<CallSummary>& calls, bool is_tracing);
   Status replace(const std::string& text) const;
 
   std::string path_, session_;

@@ -243,10 +243,11 @@ std::optional<std::vector<EventProgress>> EventChanges::progress() const {
       if (table_.probes()[i].owner != 0 || table_.probes()[i].was_refused) continue;
       const EventCounts counts = recording_.counts_of(i);
       const std::uint64_t lost = counts.lost_full + counts.lost_too_big + counts.lost_busy;
-      all.push_back({.name = name_of(table_.probes()[i]),
-                     .hits = counts.recorded + counts.filtered + lost,
-                     .lost = lost,
-                     .missed = counts.missed});
+      all.push_back(
+          {.name = name_of(table_.probes()[i]),
+           .hits = counts.recorded + counts.filtered + lost + (table_.is_just_counted(i) ? counts.disabled : 0),
+           .lost = lost,
+           .missed = counts.missed});
     }
   });
   return all;

@@ -153,6 +153,23 @@ class LogFiles(Turns):
             checked = harness.run([promtool, "check", "metrics"], stdin=open(file, "rb").read())
             self.assertEqual((checked.returncode, checked.stdout, checked.stderr), (0, b"", b""))
 
+    def test_calls_for_prometheus(self):
+        """With -c: hits, and a summary of the calls' times."""
+        file = self.path("calls.prom")
+        tool = self.start(harness.tracer("-c", f"--prometheus={file}", "--interval=20ms", "-p", f"{self.program}:turn", "--",
+                                         self.program, self.end), stderr=subprocess.PIPE)
+        count = re.compile(r'^uprobe_call_duration_seconds_count\{session="\d+",event="turn",place="[^"]+:0x[0-9a-f]+"\} (\d+)$', re.MULTILINE)
+        seen = lambda: count.search(open(file).read()) if os.path.exists(file) else None
+        harness.wait_until(lambda: seen() and int(seen()[1]) > 20, "calls")
+        self.assertRegex(open(file).read(), r'\nuprobe_hits_total\{[^}]*event="calls/turn"\} [1-9]')
+        self.write("end", "")
+        error = tool.communicate(timeout=harness.TIMEOUT)[1].decode()
+        turns = re.search(r"(\d+) turns\n", error)[1]
+        text = open(file).read()
+        self.assertEqual(seen()[1], turns)
+        self.assertRegex(text, r'\nuprobe_hits_total\{[^}]*event="calls/turn"\} ' + turns + r"\n")
+        self.assertRegex(text, r'\nuprobe_call_duration_seconds\{[^}]*,quantile="0.99"\} 0\.\d{9}\n')
+
     def test_counts_that_cannot_be_written(self):
         """Refused before the program runs."""
         for file, answer in (("/nowhere/counts.prom", "cannot be written|No such file"), ("unix:counts", "the counts go to a file")):
