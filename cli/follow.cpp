@@ -51,6 +51,27 @@ void write_metrics(const Call& call, std::optional<MetricsFile>& file) {
     call.diagnostics.error(written.error());
 }
 
+// When the tables are shown while the program runs.
+class TableTimes {
+ public:
+  explicit TableTimes(const Options& options) {
+    if (has_tables(options) && options.metrics_file.empty()) interval_ = options.interval;
+    if (interval_) due_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(*interval_);
+  }
+  bool are_due() {
+    const Clock::time_point now = Clock::now();
+    if (!interval_ || now < due_) return false;
+    due_ = now + std::chrono::duration_cast<Clock::duration>(*interval_);
+    return true;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::optional<std::chrono::nanoseconds> interval_;
+  Clock::time_point due_{};
+};
+
 RunOptions run_options(const Call& call, TraceSink& sink) {
   RunOptions options;
   options.max_events = call.options.max_events;
@@ -97,14 +118,26 @@ Status Sinks::child_started(int pid) {
 }
 
 // A blank line separates the records from the first table.
-void Sinks::finish(const Call& call, const std::string& last_lines) {
+void Sinks::write_histograms(const Call& call) {
   TraceSink& to = histograms ? *histograms : trace;
   if (const std::string text = call.engine.histograms(call.options.raw_strings); !text.empty())
     to.write((histograms ? "" : "\n") + text);
+}
+
+void Sinks::show_tables(const Call& call) {
+  write_histograms(call);
+  if (histograms) histograms->flush();
+  trace.flush();
+  write_calls(call);
+}
+
+void Sinks::finish(const Call& call, const std::string& last_lines) {
+  write_histograms(call);
   trace.write(last_lines);
   trace.finish();
   report_failure(call, trace);
   write_calls(call);
+  if (calls) calls->finish();
   if (metrics)
     if (const Status written = metrics->finish(call.engine.summary(), summed_calls(call)); !written)
       call.diagnostics.error(written.error());
@@ -120,7 +153,7 @@ void Sinks::write_calls(const Call& call) {
   const std::string text = call.options.json ? render_calls_json(rows) : render_calls(rows);
   if (!calls) return call.diagnostics.print(text);
   calls->write(text);
-  calls->finish();
+  calls->flush();
   report_failure(call, *calls);
 }
 
@@ -135,6 +168,8 @@ Result<Ending> follow(const Call& call, Sinks& sinks, Signals& signals) {
     signals.no_program();
     if (!call.options.quiet) tell_first_ended(call, others);
   };
+  TableTimes times(call.options);
+  if (has_tables(call.options)) signals.show_at_user_signal();
   std::optional<TopView> top;
   if (call.options.top) top.emplace(call.streams, attaches(call.options));
   ProgressView progress(call, sink);
@@ -145,6 +180,8 @@ Result<Ending> follow(const Call& call, Sinks& sinks, Signals& signals) {
     if (signals.take_reopen())
       if (const Status reopened = sink.reopen(); !reopened) call.diagnostics.error(reopened.error());
     write_metrics(call, sinks.metrics);
+    const bool is_wanted = signals.take_show();
+    if ((times.are_due() || is_wanted) && !call.engine.has_clients()) sinks.show_tables(call);
     signals.wait_for_launcher();
     const bool has_ended = top && top->look([&] { return call.engine.calls(); });
     return has_ended || signals.detach_requested() || is_deserted(call, sink);

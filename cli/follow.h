@@ -23,8 +23,11 @@ struct Sinks {
   Status child_started(int pid);
   // `last_lines` are written last.
   void finish(const Call& call, const std::string& last_lines = {});
+  // The tables of calls and histograms as they are now.
+  void show_tables(const Call& call);
 
  private:
+  void write_histograms(const Call& call);
   void write_calls(const Call& call);
 };
 

@@ -80,7 +80,9 @@ Output:
                             does not reach PROGRAM, and with -P ends nothing
       --prometheus=FILE     write the counts of all events to FILE now and then,
                             in Prometheus's text format, each time as a whole
-      --interval=TIME       how often (default 10s)
+      --interval=TIME       how often (default 10s); without --prometheus: how
+                            often the tables of -c and of hist triggers are
+                            shown; SIGUSR1 shows them at once
       --hist-file=FILE      the tables of hist triggers go to FILE (- = standard
                             output)
       --format=FORMAT       text (default): as ftrace prints; json: an object a

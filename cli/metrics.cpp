@@ -85,7 +85,7 @@ std::string render_metrics(const Metrics& metrics, const std::vector<CallSummary
 Result<std::optional<MetricsFile>> MetricsFile::open(const Options& options, int pid) {
   if (options.metrics_file.empty()) return std::optional<MetricsFile>();
   const std::string session = options.session_name.empty() ? std::to_string(pid) : options.session_name;
-  MetricsFile file(options.metrics_file, session, options.metrics_interval.value_or(kUsualInterval));
+  MetricsFile file(options.metrics_file, session, options.interval.value_or(kUsualInterval));
   RETURN_IF_ERROR(file.write({}, {}));
   return std::optional(std::move(file));
 }

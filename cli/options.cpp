@@ -225,7 +225,7 @@ constexpr std::array kRows = {
     Row{0, "reopen", no_argument, "", [](Options& o, Text) { return o.reopens = true, ok(); }},
     Row{0, "prometheus", required_argument, "FILE", set_metrics_file},
     Row{0, "interval", required_argument, "TIME",
-        [](Options& o, Text v) { return store(o.metrics_interval, parse_duration(v)); }},
+        [](Options& o, Text v) { return store(o.interval, parse_duration(v)); }},
     Row{0, "hist-file", required_argument, "FILE", [](Options& o, Text v) { return set_name(o.histogram_file, v); }},
     Row{'n', "max-events", required_argument, "N",
         [](Options& o, Text v) { return store(o.max_events, parse_count(v)); }},

@@ -64,19 +64,19 @@ struct Options {
   std::string session_name;  // --session
   std::string control;       // the session to change; empty: none
   std::vector<ControlCommand> commands;
-  std::string object;          // the last -x
-  std::string list_glob;       // -l; empty: all
-  std::string function;        // for --lines and --vars
-  std::string output;          // -o; empty: standard error
-  bool line_buffered = false;  // each line is written by itself
-  bool reopens = false;        // SIGHUP opens `output` anew
-  std::string metrics_file;    // --prometheus; empty: none
-  std::optional<std::chrono::nanoseconds> metrics_interval;
-  std::string histogram_file;            // empty: histograms follow the trace
-  std::uint64_t max_events = 0;          // 0: no limit
-  std::chrono::nanoseconds duration{0};  // 0: no limit
-  bool until_last = false;               // --until=last
-  bool daemonize = false;                // -D
+  std::string object;                                // the last -x
+  std::string list_glob;                             // -l; empty: all
+  std::string function;                              // for --lines and --vars
+  std::string output;                                // -o; empty: standard error
+  bool line_buffered = false;                        // each line is written by itself
+  bool reopens = false;                              // SIGHUP opens `output` anew
+  std::string metrics_file;                          // --prometheus; empty: none
+  std::optional<std::chrono::nanoseconds> interval;  // between two times that counts or tables are shown
+  std::string histogram_file;                        // empty: histograms follow the trace
+  std::uint64_t max_events = 0;                      // 0: no limit
+  std::chrono::nanoseconds duration{0};              // 0: no limit
+  bool until_last = false;                           // --until=last
+  bool daemonize = false;                            // -D
   std::optional<std::uint64_t> ring_bytes;
   std::optional<std::uint32_t> string_limit;  // -s
   bool strict = false;

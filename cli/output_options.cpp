@@ -158,8 +158,11 @@ Status settle_output(const Options& options) {
     return Error{.code = Code::usage, .text = "it is for a recording", .where = "--limit", .help = "--record=FILE"};
   RETURN_IF_ERROR(settle_target(options));
   RETURN_IF_ERROR(check_lines(options));
-  if (options.metrics_interval && options.metrics_file.empty())
-    return Error{.code = Code::usage, .text = "it is for counts", .where = "--interval", .help = "--prometheus=FILE"};
+  if (options.interval && options.metrics_file.empty() && !has_tables(options))
+    return Error{.code = Code::usage,
+                 .text = "it is for tables and counts",
+                 .where = "--interval",
+                 .help = "-c, --trigger=hist:... or --prometheus=FILE"};
   if (options.record_files != 0 && options.record_limit == 0)
     return Error{.code = Code::usage,
                  .text = "a further file begins where one is full, and files have no limit",
@@ -180,6 +183,10 @@ Status settle_pictures(const Options& options) {
   RETURN_IF_ERROR(settle_latency(options));
   RETURN_IF_ERROR(settle_counters(options));
   return settle_document(options);
+}
+
+bool has_tables(const Options& options) {
+  return options.calls != CallSums::none || std::ranges::any_of(options.sources, has_histogram);
 }
 
 Status check_terminal(const Options& options, bool is_terminal) {

@@ -30,6 +30,8 @@ Status check_terminal(const Options& options, bool is_terminal);
 Status settle_replay(const Options& options);
 Status refuse_replays(const Options& options);
 
+// Whether there are tables of calls or histograms.
+bool has_tables(const Options& options);
 // Whether the names of the columns are printed first.
 bool wants_header(const Options& options);
 // Whether lines of text can stand among the records.

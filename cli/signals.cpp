@@ -31,6 +31,7 @@ volatile sig_atomic_t g_ignored[NSIG];  // at the tool's start
 volatile sig_atomic_t g_detach = 0;
 volatile sig_atomic_t g_attaching = 0;
 volatile sig_atomic_t g_reopens = 0, g_reopen = 0;  // whether SIGHUP may ask for that, and whether it has
+volatile sig_atomic_t g_shows = 0, g_show = 0;      // likewise SIGUSR1
 volatile sig_atomic_t g_followed = 0;               // 0: this process is not a tracer
 volatile sig_atomic_t g_stopped = 0;                // the launcher is stopped
 volatile sig_atomic_t g_waiting[NSIG];              // came before the program had started
@@ -81,6 +82,8 @@ void handle(int signal, siginfo_t* info, void*) {
     act_as_default(signal);
   } else if (signal == SIGHUP && g_reopens != 0 && !came_from_terminal(info->si_code)) {
     g_reopen = 1;
+  } else if (signal == SIGUSR1 && g_shows != 0 && !came_from_terminal(info->si_code)) {
+    g_show = 1;
   } else if (g_attaching != 0) {
     handle_attaching(signal);
   } else if (signal != SIGPIPE) {
@@ -104,6 +107,8 @@ void forget_everything() {
   g_stopped = 0;
   g_reopens = 0;
   g_reopen = 0;
+  g_shows = 0;
+  g_show = 0;
   g_last_interrupt = 0;
   for (volatile sig_atomic_t& waiting : g_waiting) waiting = 0;
 }
@@ -168,6 +173,18 @@ void Signals::reopen_at_hangup() { g_reopens = 1; }
 bool Signals::take_reopen() {
   if (g_reopen == 0) return false;
   g_reopen = 0;
+  return true;
+}
+
+void Signals::show_at_user_signal() {
+  g_shows = 1;
+  const struct sigaction ours = our_action();
+  ::sigaction(SIGUSR1, &ours, nullptr);
+}
+
+bool Signals::take_show() {
+  if (g_show == 0) return false;
+  g_show = 0;
   return true;
 }
 

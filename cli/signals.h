@@ -13,6 +13,7 @@
 //                     When the program has ended and its children are still traced (--until=last), and where the program is
 //                     another process's child (-D), all four ask to detach, except one that was ignored at the start
 //   SIGHUP            sent by a process, with --reopen: asks to open the output anew, and nothing else
+//   SIGUSR1           sent by a process, with tables of calls or histograms: asks to show them now, and nothing else
 //   SIGPIPE           becomes EPIPE
 //
 // In the tracer of an attached session (launcher.h) no signal may end the process while it holds a program: all four, SIGUSR1,
@@ -54,6 +55,10 @@ class Signals {
   void reopen_at_hangup();
   // Whether that was asked for since the last call.
   bool take_reopen();
+  // From now on SIGUSR1 of a process asks to show the tables. After the program has started, which inherits an ignored one.
+  void show_at_user_signal();
+  // Whether that was asked for since the last call.
+  bool take_show();
   // Waits while the launcher is stopped, unless a detach is requested.
   void wait_for_launcher() const;
 

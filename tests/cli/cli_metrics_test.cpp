@@ -128,11 +128,11 @@ TEST_F(MetricsFiles, NoneAreWrittenUnlessTheyAreWanted) {
 }
 
 TEST_F(MetricsFiles, AnIntervalIsWaitedFor) {
-  options_.metrics_interval = std::chrono::hours(1);
+  options_.interval = std::chrono::hours(1);
   auto file = MetricsFile::open(options_, 12);
   ASSERT_TRUE(file && *file);
   EXPECT_FALSE((*file)->is_due());
-  options_.metrics_interval = std::chrono::nanoseconds(1);
+  options_.interval = std::chrono::nanoseconds(1);
   file = MetricsFile::open(options_, 12);
   ASSERT_TRUE(file && *file);
   EXPECT_TRUE((*file)->is_due());

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import select
+import signal
 import subprocess
 import termios
 
@@ -167,6 +168,60 @@ class Live(Summed):
             elif is_over:
                 self.fail((seen, tool.stderr.read()))
         return seen
+
+    def spinning(self, *options, definition):
+        """A traced program that goes on until it is killed, under a tool whose standard error is read."""
+        process = subprocess.Popen([self.program, "spin", "1000000000"], stdout=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        tool = subprocess.Popen([*harness.tracer(*options), "-P", str(process.pid), *definition], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, start_new_session=True)
+        self.addCleanup(harness.stop_group, tool)
+        return process, tool
+
+    def lines_until(self, stream, wanted, times):
+        """The numbers that the pattern finds, one for each table."""
+        found = []
+        while len(found) < times:
+            line = stream.readline().decode()
+            self.assertNotEqual(line, "", found)
+            match = re.search(wanted, line)
+            if match:
+                found.append(int((match[1] or "0").replace(",", "")))
+        return found
+
+    def end_of(self, process, tool):
+        process.kill()
+        tool.communicate(timeout=harness.TIMEOUT)
+        self.assertEqual(tool.returncode, 0)
+
+    def test_the_table_again_and_again(self):
+        process, tool = self.spinning("-c", "--interval=50ms", definition=("-p", f"{self.program}:spins"))
+        calls = self.lines_until(tool.stderr, r"^ *([\d,]+) .* spins$", 4)
+        self.assertEqual(calls, sorted(calls))
+        self.assertGreater(calls[-1], calls[0])
+        self.end_of(process, tool)
+
+    def test_the_table_at_a_signal(self):
+        """The signal of the tool has no other effect, and does not reach the process."""
+        process, tool = self.spinning("-c", "-v", definition=("-p", f"{self.program}:spins"))
+        while b"attached" not in tool.stderr.readline():
+            pass
+        calls = []
+        for _ in range(3):
+            os.kill(tool.pid, signal.SIGUSR1)
+            calls += self.lines_until(tool.stderr, r"^ *([\d,]+) .* spins$|^1 function never called", 1)
+        self.assertEqual(calls, sorted(calls))
+        self.assertIsNone(process.poll())
+        self.end_of(process, tool)
+
+    def test_histograms_again_and_again(self):
+        definition = ("-p", f"p:spins {self.program}:spins n=$arg1:u64", "--disabled", "--trigger=hist:keys=common_pid")
+        process, tool = self.spinning("--interval=50ms", definition=definition)
+        hits = self.lines_until(tool.stdout, r"Hits: ([\d,]+)", 3)
+        self.assertEqual(hits, sorted(hits))
+        self.assertGreater(hits[-1], hits[0])
+        self.end_of(process, tool)
 
     def test_no_terminal(self):
         done = harness.run([*harness.tracer("--top"), "-p", f"{self.program}:outer", "--", self.program, "nest", "1"])

@@ -183,7 +183,7 @@ class LogFiles(Turns):
                               (["--reopen", "-o", "-"], "--reopen: it is for the file of -o"),
                               (["--reopen", f"--record={self.log}"], "--reopen: a recording has no lines"),
                               (["--line-buffered", f"--record={self.log}"], "--line-buffered: a recording has no lines"),
-                              (["--interval=1s"], "--interval: it is for counts"),
+                              (["--interval=1s"], "--interval: it is for tables and counts"),
                               (["--line-buffered", "--format=chrome", "-o", self.log], "--line-buffered: --format=chrome is one whole")):
             seen = harness.run([harness.tool(), *words, "-p", "malloc", "true"])
             self.assertEqual(seen.returncode, 125)
