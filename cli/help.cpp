@@ -185,6 +185,10 @@ Running session:
 Expert:
   -b, --buffer-size=SIZE    size of each ring buffer, with K, M or G (default
                             8M, less where memory is limited)
+      --overflow=WHAT       a hit that finds the rings full is lost: drop
+                            (default); wait[:TIME]: its thread waits until the
+                            tool has made room, TIME (default 1s) at most, and
+                            not for a tool that is stopped
       --tier=TIER           auto (default): a jump where it is safe, else a
                             breakpoint; int3: breakpoints; jump: refuse
                             probes that need a breakpoint

@@ -233,6 +233,8 @@ constexpr std::array kRows = {
         [](Options& o, Text v) { return store(o.duration, parse_duration(v)); }},
     Row{'b', "buffer-size", required_argument, "SIZE",
         [](Options& o, Text v) { return store(o.ring_bytes, parse_ring_size(v)); }},
+    Row{0, "overflow", required_argument, "WHAT",
+        [](Options& o, Text v) { return store(o.patience, parse_overflow(v)); }},
     Row{'s', "string-limit", required_argument, "N",
         [](Options& o, Text v) { return store(o.string_limit, parse_string_limit(v)); }},
     Row{'l', "list", optional_argument, "GLOB",

@@ -78,6 +78,7 @@ struct Options {
   bool until_last = false;                           // --until=last
   bool daemonize = false;                            // -D
   std::optional<std::uint64_t> ring_bytes;
+  std::chrono::nanoseconds patience{0};  // --overflow=wait
   std::optional<std::uint32_t> string_limit;  // -s
   bool strict = false;
   bool json = false;     // for --check and -c

@@ -179,6 +179,18 @@ bool is_pid_list(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789,") == std::string_view::npos;
 }
 
+Result<std::chrono::nanoseconds> parse_overflow(std::string_view text) {
+  constexpr std::chrono::nanoseconds kUsual = std::chrono::seconds(1), kMost = std::chrono::minutes(1);
+  constexpr std::string_view kWait = "wait:";
+  if (text == "drop") return std::chrono::nanoseconds(0);
+  if (text == "wait") return kUsual;
+  if (!text.starts_with(kWait)) return unusable(text, "is not one of drop, wait, wait:TIME", {});
+  auto time = parse_duration(text.substr(kWait.size()));
+  if (time && *time > kMost)
+    return unusable(text.substr(kWait.size()), "is too long a time for a hit to wait", "a minute at most");
+  return time;
+}
+
 Result<plan::Tier> parse_tier(std::string_view text) {
   if (text == "auto") return plan::Tier::automatic;
   if (text == "jump") return plan::Tier::jump;

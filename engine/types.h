@@ -42,7 +42,8 @@ struct WaitingProcess {
 struct SessionOptions {
   std::vector<Definition> definitions;
   std::optional<std::uint64_t> ring_bytes =
-      std::nullopt;                   // one ring; rounded up to a power of two. Nothing: as it fits
+      std::nullopt;                      // one ring; rounded up to a power of two. Nothing: as it fits
+  std::chrono::nanoseconds patience{0};  // how long a hit waits for room in a full ring; 0: it is lost at once
   std::uint32_t string_limit = 4096;  // characters of a string; longer ones are cut. `strict` has the kernel's limits
   bool strict = false;                // the kernel's dialect and nothing else
   bool force = false;                 // allow a probe at an offset inside an instruction

@@ -82,6 +82,7 @@ inline void record(RecordBuilder& builder, u32 event_index) {
   Built built = Built::ok;
   const bool is_built = !builder.looks && record_on_cpu(builder, built);
   if (is_built && built == Built::no_room) static_cast<void>(record_claimed(builder, built, Claim::spacious));
+  if (is_built && built == Built::no_room && builder.area->patience != 0) record_with_patience(builder, built);
   if (!is_built && !record_claimed(builder, built, Claim::any)) {
     if (builder.addends != nullptr) builder.addends->found = false;
     return count(builder.is_off ? counts.disabled : counts.lost_busy);

@@ -108,6 +108,10 @@ void learn_rseq(ProcessBlock& block);
 // of an earlier thread.
 void forget_cpu(const ProcessBlock& block);
 
+// patience.cpp. Makes one record after the ring was full (`built`), as soon as the reader has made room for it, if it does so in the time
+// that the session allows.
+void record_with_patience(RecordBuilder& builder, Built& built);
+
 // ring_claim.cpp. Which rings a record may claim: any, or those that are not nearly full, for one that the ring of its CPU has no
 // room for. What is left there is for records that have no other ring.
 enum class Claim : u8 { any, spacious };

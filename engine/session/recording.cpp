@@ -96,9 +96,20 @@ void Recording::make_symbols() {
   symbols_ = std::make_unique<SessionSymbols>(*code_maps_, std::move(sites));
 }
 
+namespace {
+
+// `rate` as AreaHeader::tick_rate.
+std::uint64_t ticks_of(std::chrono::nanoseconds time, std::uint64_t rate) {
+  __extension__ using Wide = unsigned __int128;
+  return rate == 0 ? 0 : static_cast<std::uint64_t>((static_cast<Wide>(time.count()) << 32) / rate);
+}
+
+}  // namespace
+
 Status Recording::make_reader() {
   clock_.emplace(trace::Clock::start(clock_begin_));
   area_->header().tick_rate = clock_->rate();
+  area_->header().patience = ticks_of(options_.patience, clock_->rate());
   const auto file = inode();
   if (!file) return file.error();
   const auto tasks = std::make_shared<control::TracedTasks>(*file);

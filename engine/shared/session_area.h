@@ -118,7 +118,8 @@ struct AreaHeader {
   u32 first_process;   // kModeDaemonize: its id
   u32 string_limit;    // characters of a string that are recorded; 0: the kernel's limits of strings and payloads hold
   u32 payload_limit;   // bytes
-  u32 reserved[16];
+  u64 patience;        // ticks that a hit waits for room in a full ring; 0: it is lost at once
+  u32 reserved[14];
   Notice notices[kNotices];
 };
 static_assert(sizeof(AreaHeader) == 256 + sizeof(Notice) * kNotices);

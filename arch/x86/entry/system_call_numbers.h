@@ -16,6 +16,7 @@ inline constexpr long kSysMunmap = 11;
 inline constexpr long kSysRtSigaction = 13;
 inline constexpr long kSysRtSigprocmask = 14;
 inline constexpr long kSysRtSigreturn = 15;
+inline constexpr long kSysSchedYield = 24;
 inline constexpr long kSysDup2 = 33;
 inline constexpr long kSysNanosleep = 35;
 inline constexpr long kSysGetpid = 39;

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+// A hit that waits for room in the rings, where the session's user wants that rather than to lose it (AreaHeader::patience).
+//
+// The thread goes on by itself: after the time that the user has set, or where the tool's heartbeat has been still for half a second, so
+// that a tool that is stopped or dead holds no program. It holds no lock and no ring while it waits, and a signal handler may run.
+#include "preload/ring.h"
+#include "preload/system_call.h"
+
+namespace uprobe::agent {
+namespace {
+
+constexpr u64 kStillness = 500'000'000;  // nanoseconds
+
+// The heartbeat as a thread of this process saw it last, and when it had moved. A thread that reads one of them before the other has
+// changed waits a little longer or less.
+u32 seen_beat;
+u64 seen_at;
+
+bool is_tool_still(const AreaHeader& area, u64 now) {
+  const u32 beat = __atomic_load_n(&area.tool_heartbeat, __ATOMIC_ACQUIRE);
+  if (area.tool_gone != 0) return true;
+  if (beat != __atomic_load_n(&seen_beat, __ATOMIC_ACQUIRE)) {
+    __atomic_store_n(&seen_at, now, __ATOMIC_RELEASE);
+    __atomic_store_n(&seen_beat, beat, __ATOMIC_RELEASE);
+    return false;
+  }
+  const u64 at = __atomic_load_n(&seen_at, __ATOMIC_ACQUIRE);
+  return now > at && now - at > (kStillness << 32) / area.tick_rate;
+}
+
+// sched_yield: it neither blocks nor fails, changes no state of the thread, and leaves nothing that a signal would have to end or
+// restart. Where a seccomp filter may be in force the thread spins.
+void pause_once(const ProcessBlock& block) {
+  if ((block.flags & shared::kBlockFiltered) == 0)
+    system_call(kSysSchedYield);
+  else
+    __builtin_ia32_pause();
+}
+
+}  // namespace
+
+[[gnu::noinline]] void record_with_patience(RecordBuilder& builder, Built& built) {
+  AreaHeader& area = *builder.area;
+  u64 begun = 0, now = 0;
+  if (area.tick_rate == 0 || !uprobe_clock(&begun)) return;
+  for (now = begun; built == Built::no_room && now - begun < area.patience;) {
+    if (is_tool_still(area, now) || !is_recording(area)) return;
+    pause_once(*builder.hit->block);
+    if (!record_on_cpu(builder, built) && !record_claimed(builder, built, Claim::any)) built = Built::no_room;
+    if (!uprobe_clock(&now)) return;
+  }
+}
+
+}  // namespace uprobe::agent
