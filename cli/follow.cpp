@@ -127,7 +127,8 @@ void Sinks::write_histograms(const Call& call) {
 void Sinks::show_tables(const Call& call) {
   write_histograms(call);
   if (histograms) histograms->flush();
-  trace.flush();
+  trace.write_newest();
+  report_failure(call, trace);
   write_calls(call);
 }
 
@@ -136,6 +137,9 @@ void Sinks::finish(const Call& call, const std::string& last_lines) {
   trace.write(last_lines);
   trace.finish();
   report_failure(call, trace);
+  if (trace.dropped() != 0 && !call.options.quiet)
+    call.diagnostics.line(counted(trace.dropped(), "line was", "lines were") +
+                          " too old for the trace, which has the newest (--overflow=overwrite)");
   write_calls(call);
   if (calls) calls->finish();
   if (metrics)
@@ -164,12 +168,13 @@ Result<Ending> follow(const Call& call, Sinks& sinks, Signals& signals) {
   TraceSink& sink = sinks.trace;
   RunOptions options = run_options(call, sink);
   if (call.options.line_buffered) sink.write_lines();
+  if (call.options.overflow.newest != 0) sink.keep_newest(call.options.overflow.newest, call.options.format == "csv");
   options.first_ended = [&](std::size_t others) {
     signals.no_program();
     if (!call.options.quiet) tell_first_ended(call, others);
   };
   TableTimes times(call.options);
-  if (has_tables(call.options)) signals.show_at_user_signal();
+  if (has_tables(call.options) || call.options.overflow.newest != 0) signals.show_at_user_signal();
   std::optional<TopView> top;
   if (call.options.top) top.emplace(call.streams, attaches(call.options));
   ProgressView progress(call, sink);

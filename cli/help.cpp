@@ -188,7 +188,9 @@ Expert:
       --overflow=WHAT       a hit that finds the rings full is lost: drop
                             (default); wait[:TIME]: its thread waits until the
                             tool has made room, TIME (default 1s) at most, and
-                            not for a tool that is stopped
+                            not for a tool that is stopped; overwrite[:SIZE]:
+                            only the newest SIZE (default 64M) of lines are
+                            kept, and written at the end and at SIGUSR1
       --tier=TIER           auto (default): a jump where it is safe, else a
                             breakpoint; int3: breakpoints; jump: refuse
                             probes that need a breakpoint

@@ -234,7 +234,7 @@ constexpr std::array kRows = {
     Row{'b', "buffer-size", required_argument, "SIZE",
         [](Options& o, Text v) { return store(o.ring_bytes, parse_ring_size(v)); }},
     Row{0, "overflow", required_argument, "WHAT",
-        [](Options& o, Text v) { return store(o.patience, parse_overflow(v)); }},
+        [](Options& o, Text v) { return store(o.overflow, parse_overflow(v)); }},
     Row{'s', "string-limit", required_argument, "N",
         [](Options& o, Text v) { return store(o.string_limit, parse_string_limit(v)); }},
     Row{'l', "list", optional_argument, "GLOB",

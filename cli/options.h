@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/diagnostics.h"
+#include "cli/values.h"
 #include "engine/base/result.h"
 #include "engine/ipc/control_protocol.h"
 #include "engine/plan/return_mode.h"
@@ -78,7 +79,7 @@ struct Options {
   bool until_last = false;                           // --until=last
   bool daemonize = false;                            // -D
   std::optional<std::uint64_t> ring_bytes;
-  std::chrono::nanoseconds patience{0};  // --overflow=wait
+  Overflow overflow;
   std::optional<std::uint32_t> string_limit;  // -s
   bool strict = false;
   bool json = false;     // for --check and -c

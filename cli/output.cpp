@@ -163,6 +163,7 @@ void TraceSink::fail(int err) {
 
 int TraceSink::write(std::string_view lines) {
   if (ended_ != 0) return ended_;
+  if (newest_) return newest_->add(lines), 0;
   if (!terminal_ && !by_line_ && collected_.size() + lines.size() < kCollectedBytes) {
     collected_ += lines;
     return 0;
@@ -200,6 +201,11 @@ Status TraceSink::reopen() {
   return ok();
 }
 
+int TraceSink::write_newest() {
+  if (newest_) collected_ += newest_->take();
+  return flush();
+}
+
 int TraceSink::flush() {
   if (ended_ != 0 || collected_.empty()) return ended_;
   written_ += collected_.size();
@@ -209,7 +215,7 @@ int TraceSink::flush() {
 }
 
 void TraceSink::finish() {
-  flush();
+  write_newest();
   if (owned_.file && pattern_.empty()) close_file();
 }
 

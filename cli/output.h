@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "cli/newest.h"
 #include "cli/output_file.h"
 #include "engine/base/result.h"
 #include "engine/export/files.h"
@@ -55,6 +56,11 @@ class TraceSink {
   std::uint64_t written() const { return written_; }
   // Its reader has gone away.
   bool is_deserted() const { return ended_ == EPIPE; }
+  // From now on the newest lines stay in memory, until write_newest() or finish() writes them.
+  void keep_newest(std::size_t bytes, bool has_names) { newest_.emplace(bytes, has_names); }
+  int write_newest();
+  // How many lines were too old to be written.
+  std::uint64_t dropped() const { return newest_ ? newest_->dropped() : 0; }
   // From now on each line is written by itself, at once.
   void write_lines() { by_line_ = true; }
   // Opens the file anew by its name, after all that has been taken is in the old one. Fails where that is not possible: then the old
@@ -87,6 +93,7 @@ class TraceSink {
   std::string name_;     // as shown in messages
   std::string pattern_;  // with %p; empty when the name is final
   std::string collected_;
+  std::optional<NewestLines> newest_;
   bool terminal_ = false, by_line_ = false;
   std::uint64_t written_ = 0;
   int ended_ = 0;           // the errno that ended the output

@@ -146,6 +146,21 @@ Status settle_daemonize(const Options& options) {
   return ok();
 }
 
+namespace {
+
+// --overflow=overwrite is for traces of lines that can wait in memory.
+Status check_newest(const Options& options, const format::Format& format) {
+  const bool is_lines =
+      !records(options) && !format.is_document && !format.is_binary && format.target == format::Target::stream;
+  if (options.overflow.newest == 0 || (is_lines && !options.line_buffered)) return ok();
+  return Error{.code = Code::usage,
+               .text = "overwrite keeps the newest lines in memory, and this is no trace of lines that can wait there",
+               .where = "--overflow",
+               .help = "--format=text, json, csv or perf, without --line-buffered"};
+}
+
+}  // namespace
+
 Status settle_output(const Options& options) {
   const format::Format& format = *format::format_called(options.format);
   if (records(options) && options.format != kText)
@@ -163,6 +178,7 @@ Status settle_output(const Options& options) {
                  .text = "it is for tables and counts",
                  .where = "--interval",
                  .help = "-c, --trigger=hist:... or --prometheus=FILE"};
+  RETURN_IF_ERROR(check_newest(options, format));
   if (options.record_files != 0 && options.record_limit == 0)
     return Error{.code = Code::usage,
                  .text = "a further file begins where one is full, and files have no limit",

@@ -211,7 +211,7 @@ bool prepare(const Call& call) {
   SessionOptions options;
   options.definitions = definitions->list;
   options.ring_bytes = call.options.ring_bytes;
-  options.patience = call.options.patience;
+  options.patience = call.options.overflow.patience;
   options.string_limit = call.options.string_limit.value_or(options.string_limit);
   options.strict = call.options.strict;
   options.force = call.options.force;

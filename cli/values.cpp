@@ -179,16 +179,26 @@ bool is_pid_list(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789,") == std::string_view::npos;
 }
 
-Result<std::chrono::nanoseconds> parse_overflow(std::string_view text) {
-  constexpr std::chrono::nanoseconds kUsual = std::chrono::seconds(1), kMost = std::chrono::minutes(1);
-  constexpr std::string_view kWait = "wait:";
-  if (text == "drop") return std::chrono::nanoseconds(0);
-  if (text == "wait") return kUsual;
-  if (!text.starts_with(kWait)) return unusable(text, "is not one of drop, wait, wait:TIME", {});
-  auto time = parse_duration(text.substr(kWait.size()));
-  if (time && *time > kMost)
-    return unusable(text.substr(kWait.size()), "is too long a time for a hit to wait", "a minute at most");
-  return time;
+Result<Overflow> parse_overflow(std::string_view text) {
+  constexpr std::chrono::nanoseconds kUsualTime = std::chrono::seconds(1), kMostTime = std::chrono::minutes(1);
+  constexpr std::uint64_t kUsualSize = 64 << 20, kLeastSize = 4096, kMostSize = 4ULL << 30;
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const std::string_view what = text.substr(0, colon), value = text.substr(std::min(colon + 1, text.size()));
+  if (text == "drop") return Overflow{};
+  if (text == "wait") return Overflow{.patience = kUsualTime};
+  if (text == "overwrite") return Overflow{.newest = kUsualSize};
+  if (what == "wait") {
+    const auto time = parse_duration(value);
+    if (!time) return time.error();
+    if (*time > kMostTime) return unusable(value, "is too long a time for a hit to wait", "a minute at most");
+    return Overflow{.patience = *time};
+  }
+  if (what != "overwrite") return unusable(text, "is not one of drop, wait[:TIME], overwrite[:SIZE]", {});
+  const std::string limits = "from " + size_text(kLeastSize) + " to " + size_text(kMostSize);
+  const auto size = size_in(value, limits);
+  if (!size) return size.error();
+  if (*size < kLeastSize || *size > kMostSize) return unusable(value, "is no size for the newest lines", limits);
+  return Overflow{.newest = *size};
 }
 
 Result<plan::Tier> parse_tier(std::string_view text) {

@@ -25,8 +25,14 @@ Result<std::uint32_t> parse_string_limit(std::string_view text);
 // "65536", "64K", "4M", "1G": a ring's size in bytes, kMinRingBytes..kMaxRingBytes.
 Result<std::uint64_t> parse_ring_size(std::string_view text);
 
-// --overflow: how long a hit waits for room in a full ring; 0: it is lost.
-Result<std::chrono::nanoseconds> parse_overflow(std::string_view text);
+// What becomes of hits for which there is no room.
+struct Overflow {
+  std::chrono::nanoseconds patience{0};  // they wait for room in the rings; 0: they are lost
+  std::uint64_t newest = 0;              // bytes of the newest lines that the trace keeps; 0: all lines are written
+};
+
+// --overflow: drop, wait[:TIME], overwrite[:SIZE].
+Result<Overflow> parse_overflow(std::string_view text);
 // As parse_ring_size(), for a file. And how many files of it there are.
 Result<std::uint64_t> parse_recording_size(std::string_view text);
 Result<std::uint32_t> parse_file_count(std::string_view text);

@@ -101,9 +101,46 @@ class Overflow(harness.TestCase):
         self.addCleanup(os.kill, tool.pid, signal.SIGCONT)
         self.assertEqual(len(tool.stdout.read(100)), 100)
 
+    def test_the_newest_lines(self):
+        """All hits are counted, and the file has the last ones, after the header."""
+        turns = 20_000
+        stderr, seen = self.recorded(turns, "alone", "overwrite:64K")
+        self.assertEqual(seen, sorted(set(seen)))
+        self.assertGreater(len(seen), 300)
+        with open(self.trace, encoding="utf-8") as trace:
+            text = trace.read()
+        self.assertTrue(text.startswith("# tracer: "), text[:80])
+        self.assertLess(len(text), (64 << 10) + 1000)
+        dropped = int(re.search(r"uprobe-run: ([\d,]+) lines were too old for the trace", stderr)[1].replace(",", ""))
+        lost = re.search(r"lost: ([\d,]+)", stderr)
+        self.assertEqual(dropped + len(seen) + (int(lost[1].replace(",", "")) if lost else 0), turns)
+
+    def test_the_newest_lines_at_a_signal(self):
+        """And at the end those that have come since then."""
+        tool = subprocess.Popen([*self.words, "--overflow=overwrite:64K", "--", self.program, "0", "forever"],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        self.addCleanup(harness.stop_group, tool)
+        self.assertEqual(len(tool.stdout.read(4)), 4)
+        self.assertEqual(os.path.getsize(self.trace), 0)
+        os.kill(tool.pid, signal.SIGUSR1)
+        harness.wait_until(lambda: os.path.getsize(self.trace) > 10_000, "lines")
+        os.killpg(tool.pid, signal.SIGINT)
+        tool.communicate(timeout=harness.TIMEOUT)
+        numbers = [int(k) for k in re.findall(r" k=(\d+)$", open(self.trace, encoding="utf-8").read(), re.MULTILINE)]
+        self.assertEqual(numbers, sorted(set(numbers)))
+        self.assertLess(numbers[-1] - numbers[0] + 1, 10 ** 9)
+
+    def test_what_cannot_be_kept_in_lines(self):
+        for words in (["--record", self.trace], ["--format=ctf", "-o", self.trace], ["--format=html", "-o", self.trace],
+                      ["--line-buffered", "-o", self.trace]):
+            done = harness.run([*harness.tracer("--overflow=overwrite", *words), "-p", "malloc", "true"])
+            self.assertEqual((done.returncode, done.stdout), (125, b""))
+            self.assertIn(b"--overflow: overwrite keeps the newest lines in memory", done.stderr)
+
     def test_words(self):
-        for word, answer in (("waits", "'waits' is not one of drop, wait, wait:TIME"), ("wait:2h", "'2h' is too long a time"),
-                             ("wait:", "not a time|is no"), ("", "not one of drop")):
+        for word, answer in (("waits", "'waits' is not one of drop, wait\\[:TIME\\], overwrite\\[:SIZE\\]"), ("wait:2h", "'2h' is too long a time"),
+                             ("wait:", "not a time|is no"), ("", "not one of drop"),
+                             ("overwrite:1K", "'1K' is no size for the newest lines"), ("overwrite:lots", "'lots' is not a size")):
             done = harness.run([*harness.tracer(f"--overflow={word}"), "-p", "malloc", "true"])
             self.assertEqual((done.returncode, done.stdout), (125, b""))
             self.assertRegex(done.stderr.decode(), answer)
