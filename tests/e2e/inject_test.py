@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import unittest
@@ -91,6 +92,19 @@ class Overridden(Changing):
         trigger = 'return=-1,errno=EACCES if s ~ "/etc/*"'
         self.expect("-1 13 0 0 0", "1 hit, 1 overridden", "length /etc/passwd", trigger, probe="s=+0(%di):string", place="length")
         self.expect("8 0 1 0 0", "1 hit", "length /usr/etc", trigger, probe="s=+0(%di):string", place="length")
+
+    def test_the_errno_of_each_libc(self):
+        source = self.write("own.c", """#include <errno.h>
+#include <stdio.h>
+__attribute__((noinline, noclone)) long twice(long x) { __asm__ volatile("" : "+r"(x) : : "memory"); return 2 * x; }
+int main(void) { errno = 0; const long got = twice(3); printf("%ld %d\\n", got, errno); return 0; }
+""")
+        ways = [["gcc"], ["gcc", "-static"], ["musl-gcc"], ["musl-gcc", "-static"]]
+        for number, (compiler, *options) in enumerate(way for way in ways if shutil.which(way[0])):
+            program = harness.compiled([compiler, *options, "-O1", source], self.path(f"own{number}"))
+            done = harness.run([*harness.tracer("-o", self.path("trace")), "-p", f"p:t/e {program}:twice",
+                                "--trigger=return=-1,errno=EDQUOT", ALLOW, "--", program])
+            self.assertEqual(done.stdout, b"-1 122\n", (compiler, options, done.stderr))
 
     def test_registers_stack_and_frames_are_kept(self):
         self.expect("-1 28 0 0 0", "1 hit, 1 overridden", "kept 3", "return=-1,errno=ENOSPC")
@@ -192,6 +206,13 @@ class Running(Changing):
         program.stdin.flush()
         return program.stdout.readline().strip()
 
+    def has_text(self, text):
+        try:
+            with open(self.path("trace"), encoding="latin-1") as file:
+                return text in file.read()
+        except FileNotFoundError:
+            return False
+
     def attached(self, program, *triggers):
         tool = subprocess.Popen([*harness.tracer("-o", self.path("trace"), "-P", str(program.pid)), *self.words(*triggers), ALLOW],
                                 stderr=subprocess.PIPE, start_new_session=True)
@@ -207,6 +228,37 @@ class Running(Changing):
         tool.send_signal(signal.SIGINT)
         _, err = tool.communicate(timeout=harness.TIMEOUT)
         self.assertRegex(err.decode(), r"overridden")
+        self.assertEqual(self.ask(program, 4), "8 errno 0")
+
+    def test_a_delay_ends_when_the_tool_leaves(self):
+        program = self.start()
+        tool = self.attached(program, "delay=10s if x == 5")
+        harness.wait_until(lambda: self.ask(program, 4) and self.has_text("x=4"), "the session")
+        program.stdin.write("5\n")
+        program.stdin.flush()
+        harness.wait_until(lambda: self.has_text("x=5 (changed)"), "the hit")
+        tool.send_signal(signal.SIGINT)
+        _, err = tool.communicate(timeout=harness.TIMEOUT)
+        self.assertIn(b"1 delayed", err)
+        self.assertNotIn(b"does not leave", err)
+        self.assertEqual(program.stdout.readline(), "10 errno 0\n")
+        self.assertEqual(self.ask(program, 5), "10 errno 0")
+
+    def test_other_probes_join(self):
+        """A later probe of the same function, by --control and by a second tool, leaves the change as it is."""
+        program = self.start()
+        tool = self.attached(program, "return=-1,errno=ENOMEM if x == 4")
+        harness.wait_until(lambda: self.ask(program, 4) == "-1 errno 12", "the first change")
+        added = harness.run([harness.tool(), "--control", str(tool.pid), "-p", f"p:t/more {self.program}:twice x=%di:s64"])
+        self.assertEqual(added.returncode, 0, added.stderr)
+        self.assertEqual(self.ask(program, 4), "-1 errno 12")
+        self.assertEqual(self.ask(program, 5), "10 errno 0")
+        refused = harness.run([harness.tool(), "-P", str(program.pid), *self.words("return=1"), ALLOW])
+        self.assertEqual(refused.returncode, 125, refused.stderr)
+        self.assertIn(b"can only be given when a session starts", refused.stderr)
+        tool.send_signal(signal.SIGINT)
+        _, err = tool.communicate(timeout=harness.TIMEOUT)
+        self.assertRegex(err.decode(), r"t/more \S+: 2 hits\n")
         self.assertEqual(self.ask(program, 4), "8 errno 0")
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root, to have processes of two users")
