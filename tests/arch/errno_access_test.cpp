@@ -30,8 +30,8 @@ TEST(ErrnoAccess, ReadsAWordThatTheLinkerFills) {
 // musl; static glibc.
 TEST(ErrnoAccess, ReadsConstants) {
   const std::pair<const char*, std::int64_t> rows[] = {
-      {"64488b0425 00000000 4883c034 c3", 0x34},         {"64488b0425 00000000 48 05 80ffffff c3", -128},
-      {"64488b0425 00000000 488d40c0 c3", -64},          {"64488b0425 00000000 488d8000ffffff c3", -256},
+      {"64488b0425 00000000 4883c034 c3", 0x34},      {"64488b0425 00000000 48 05 80ffffff c3", -128},
+      {"64488b0425 00000000 488d40c0 c3", -64},       {"64488b0425 00000000 488d8000ffffff c3", -256},
       {"48c7c0c0ffffff 6448030425 00000000 c3", -64},
   };
   for (const auto& [code, offset] : rows) {
@@ -43,9 +43,10 @@ TEST(ErrnoAccess, ReadsConstants) {
 }
 
 TEST(ErrnoAccess, LeavesOtherFunctionsAlone) {
-  for (const char* code : {"", "c3", "488b0579b71a00", "488b0579b71a00 6448030425 00000000", "488b0579b71a00 6448030425 08000000 c3",
-                           "64488b0425 00000000 4883c034 90", "64488b0425 00000000 c3", "488b0d79b71a00 6448030425 00000000 c3",
-                           "f30f1efa", "64488b0425 00000000 4883"})
+  for (const char* code :
+       {"", "c3", "488b0579b71a00", "488b0579b71a00 6448030425 00000000", "488b0579b71a00 6448030425 08000000 c3",
+        "64488b0425 00000000 4883c034 90", "64488b0425 00000000 c3", "488b0d79b71a00 6448030425 00000000 c3",
+        "f30f1efa", "64488b0425 00000000 4883"})
     EXPECT_FALSE(read(code)) << code;
 }
 

@@ -57,7 +57,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string text(reinterpret_cast<const char*>(data), size);
   const auto spec = program::parse_trigger(text);
   if (!spec) return require_place(spec.error()), 0;
-  if (shared::changes_program(spec->kind)) require(spec->action.error_number <= 4095 && spec->action.target < shared::Reg::ip);
+  if (shared::changes_program(spec->kind))
+    require(spec->action.error_number <= 4095 && spec->action.target < shared::Reg::ip);
   if (spec->kind == shared::TriggerKind::delay)
     require(spec->action.value != 0 && spec->action.value <= shared::kMostDelay);
   if (spec->kind == shared::TriggerKind::send_signal) require(spec->action.value >= 1 && spec->action.value <= 64);
