@@ -22,8 +22,8 @@ u64 errno_address(const Hit& hit, const Trigger& trigger) {
   u64 offset = trigger.errno_at, bias = 0, value = 0;
   if (!bias_of_object(*hit.block, reader, trigger.libc, bias)) return 0;
   if (trigger.errno_place == static_cast<u32>(shared::ErrnoPlace::word) &&
-      !reader.load8(bias + trigger.errno_at, offset))
-    return 0;
+      (!reader.load8(bias + trigger.errno_at, offset) || static_cast<i64>(offset) >= 0))
+    return 0;  // the linker has not filled the word: what it writes there lies before the thread pointer
   const u64 thread = thread_pointer(), address = thread + offset;
   return thread != 0 && reader.copy(reinterpret_cast<u8*>(&value), address, sizeof(i32)) == sizeof(i32) ? address : 0;
 }

@@ -50,7 +50,7 @@ Result<std::uint64_t> value_in(std::string_view text, std::size_t column) {
 
 std::string did_you_mean(std::string_view word, const std::vector<std::string_view>& names, std::string otherwise) {
   const std::string near = spec::nearest(word, names);
-  return near.empty() ? otherwise : "did you mean '" + near + "'?";
+  return near.empty() ? std::move(otherwise) : "did you mean '" + near + "'?";
 }
 
 Result<std::uint32_t> errno_called(std::string_view name, std::size_t column) {
@@ -85,6 +85,14 @@ Result<Action> override_in(std::string_view text, std::size_t column) {
 
 bool can_be_set(Reg reg) { return reg != Reg::sp && reg < Reg::ip; }
 
+// For a name that is none of a whole register.
+std::string help_for(std::string_view name) {
+  const std::string_view bare = name.substr(name.starts_with('%') ? 1 : 0);
+  const auto part = spec::find_register(bare, spec::RegisterNames::extended);
+  if (part) return "the whole register is '%" + std::string(spec::register_name(part->reg)) + "'";
+  return spec::register_help(bare, spec::RegisterNames::kernel);
+}
+
 Result<Action> register_in(std::string_view text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos)
@@ -95,7 +103,7 @@ Result<Action> register_in(std::string_view text) {
   if (name == "$retval") return Action{.value = *value, .is_of_return = true};
   const auto found =
       name.starts_with('%') ? spec::find_register(name.substr(1), spec::RegisterNames::kernel) : std::nullopt;
-  if (!found) return action_error(0, "'" + std::string(name) + "' is no register", "%ax, %di, %r8, ... or $retval");
+  if (!found) return action_error(0, "'" + std::string(name) + "' is no register", help_for(name));
   if (!can_be_set(found->reg))
     return action_error(0, "'" + std::string(name) + "' cannot be set", "the general registers but %sp can");
   return Action{.value = *value, .target = found->reg};
