@@ -183,6 +183,7 @@ class Others(Changing):
 
     def test_several_at_once(self):
         self.expect("100 0 1 0 1", "1 hit, 1 changed, 1 delayed, 1 signalled", "handled 3", "set %di=50", "delay=1ms", "signal=USR1")
+        self.expect("-1 5 0 0 1", "1 hit, 1 overridden, 1 signalled", "handled 3", "return=-1,errno=EIO", "signal=USR1")
 
 
 def state_of(pid):
@@ -287,6 +288,9 @@ class Refused(Changing):
         for trigger in ("return=1", "set %di=1", "delay=1ms", "signal=KILL"):
             self.assertEqual(self.refusal(self.words(trigger), allow=False)[:4], [
                 "uprobe-run: --trigger: this trigger changes the program", f"  {trigger}", "  ^", "  --allow-change permits it"])
+
+    def test_the_kernel_s_language_alone(self):
+        self.assertIn("--allow-change does not go with --strict", self.refusal(self.words("return=1"), "--strict")[0])
 
     def test_mistakes_have_a_caret(self):
         self.assertEqual(self.refusal(self.words("return=1,errno=EIOO")), [
