@@ -69,7 +69,7 @@ void DomainGuard::loop() {
 
 // A part in which triggers may change programs is marked before a process has it.
 Result<std::size_t> DomainGuard::part_of(const Credentials& credentials) {
-  const auto part = domains_.part_for(credentials);
+  auto part = domains_.part_for(credentials);
   if (part && is_own_user(credentials))
     std::atomic_ref(area_.live(*part).header().changes_allowed).store(1, std::memory_order_relaxed);
   return part;

@@ -262,7 +262,7 @@ class Running(Changing):
         self.assertRegex(err.decode(), r"t/more \S+: 2 hits\n")
         self.assertEqual(self.ask(program, 4), "8 errno 0")
 
-    @unittest.skipUnless(os.geteuid() == 0, "needs root, to have processes of two users")
+    @unittest.skipUnless(os.geteuid() == 0, "needs root")
     def test_another_user_s_process_is_refused(self):
         os.chmod(self.folder, 0o755)
         program = self.start(harness.UNPRIVILEGED)
@@ -272,7 +272,7 @@ class Running(Changing):
         self.assertIn("is another user's process, which --allow-change does not cover", err.decode())
         self.assertEqual(self.ask(program, 4), "8 errno 0")
 
-    @unittest.skipUnless(os.geteuid() == 0, "needs root, to become another user")
+    @unittest.skipUnless(os.geteuid() == 0, "needs root")
     def test_a_process_that_becomes_another_user_is_left_alone(self):
         self.expect("7006 0 1 0 0", "2 hits, 1 overridden, 1 change not made .*", "child 3", "return=7,errno=EIO")
 
