@@ -31,7 +31,9 @@ Probes:
                             stacktrace; each with :COUNT and ' if EXPR';
                             hist:keys=FIELD[,...][:vals=...][:sort=...][:size=N]
                             counts, and prints a table after the trace
-                            (repeatable)
+                            (repeatable); with --allow-change also
+                            return=VALUE[,errno=ENAME], set %REG=VALUE,
+                            set $retval=VALUE, delay=TIME, signal=NAME
   -k, --stack               record the stack at every hit, as
                             --trigger=stacktrace after each -p
       --disabled            a trigger has to enable the events of the -p before
@@ -200,6 +202,8 @@ Expert:
       --strict              accept exactly the definitions that the kernel
                             accepts
       --force               allow a probe at an offset inside an instruction
+      --allow-change        triggers may change the program, in processes of the
+                            user who calls uprobe-run
       --skip-refused        if some definitions are refused, arm the others and
                             report the refused ones
 

@@ -85,6 +85,7 @@ struct Options {
   bool json = false;     // for --check and -c
   bool profile = false;  // uprobe_profile's lines after the trace
   bool force = false;
+  bool allows_change = false;
   bool skip_refused = false;
   plan::Tier tier = plan::Tier::automatic;
   plan::ReturnMode returns = plan::ReturnMode::automatic;

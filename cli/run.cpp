@@ -215,6 +215,7 @@ bool prepare(const Call& call) {
   options.string_limit = call.options.string_limit.value_or(options.string_limit);
   options.strict = call.options.strict;
   options.force = call.options.force;
+  options.allows_change = call.options.allows_change;
   options.tier = call.options.tier;
   options.returns = returns_for(call.options);
   options.style = call.options.style;

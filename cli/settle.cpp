@@ -138,6 +138,8 @@ bool attaches(const Options& options) {
 }
 
 Status settle(Options& options) {
+  if (options.allows_change && options.strict)
+    return usage("--allow-change does not go with --strict, which has the kernel's language alone");
   if (options.string_limit && options.strict)
     return usage("-s does not go with --strict, which has the kernel's limits of strings");
   RETURN_IF_ERROR(settle_calls(options));

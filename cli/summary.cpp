@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 #include <vector>
 
 #include "cli/diagnostics.h"
@@ -46,11 +47,29 @@ std::string lost_text(const ProbeSummary& lost, bool with_advice) {
   return grouped(lost_count(lost)) + " (" + text + ")";
 }
 
+// ", 3 overridden, 1 delayed"
+std::string changes_text(const ProbeSummary& probe) {
+  const std::pair<std::uint64_t, const char*> kinds[] = {{probe.overridden, " overridden"},
+                                                         {probe.changed, " changed"},
+                                                         {probe.delayed, " delayed"},
+                                                         {probe.signalled, " signalled"}};
+  std::string text;
+  for (const auto& [count, word] : kinds)
+    if (count != 0) text += ", " + grouped(count) + word;
+  if (probe.not_changed != 0)
+    text += ", " + counted(probe.not_changed, "change", "changes") +
+            " not made (another user's process, a seccomp filter, a shadow stack, values that cannot be read, or a "
+            "place that "
+            "the agent needs)";
+  return text;
+}
+
 std::string probe_line(const ProbeSummary& probe, bool verbose) {
   std::string text = probe.name + " " + probe.place + ": " + counted(probe.hits, "hit", "hits");
   if (probe.hits == 0 && probe.missed == 0) text += " (" + (probe.hint.empty() ? "never reached" : probe.hint) + ")";
   if (probe.filtered != 0) text += ", " + grouped(probe.filtered) + " filtered";
   if (probe.disabled != 0 && !probe.is_counted) text += ", " + grouped(probe.disabled) + " while off";
+  text += changes_text(probe);
   if (lost_count(probe) != 0) text += ", lost " + lost_text(probe, false);
   if (probe.missed != 0) text += ", " + counted(probe.missed, "return", "returns") + " not followed";
   if (probe.unavailable != 0)
@@ -128,7 +147,7 @@ std::string render_summary(const Summary& summary, bool color, bool verbose) {
 bool has_losses(const Summary& summary) {
   if (summary.mail_timeouts != 0) return true;
   for (const ProbeSummary& probe : summary.probes)
-    if (lost_count(probe) + probe.missed + probe.unavailable != 0) return true;
+    if (lost_count(probe) + probe.missed + probe.unavailable + probe.not_changed != 0) return true;
   return false;
 }
 

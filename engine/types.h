@@ -47,6 +47,7 @@ struct SessionOptions {
   std::uint32_t string_limit = 4096;  // characters of a string; longer ones are cut. `strict` has the kernel's limits
   bool strict = false;                // the kernel's dialect and nothing else
   bool force = false;                 // allow a probe at an offset inside an instruction
+  bool allows_change = false;         // triggers may change the program (engine/program/action.h)
   plan::Tier tier = plan::Tier::automatic;
   plan::ReturnMode returns = plan::ReturnMode::automatic;
   spec::Style style = spec::Style::event;  // for events without a style of their own
@@ -87,7 +88,8 @@ struct PlanReport {
   std::vector<std::uint8_t> bytes;  // of the displaced instruction
   std::string tier;                 // "jump", "int3", "hardware", "refused"
   std::string why;                  // why not a better tier, or why refused
-  std::string returns;              // of a return probe: how its returns are caught; else empty
+  bool changes_program = false;
+  std::string returns;  // of a return probe: how its returns are caught; else empty
   std::vector<PlaceInProcess> processes;
 };
 
@@ -101,8 +103,11 @@ struct ProbeSummary {
   bool is_counted = false;     // by a histogram, and off from the start: it records nothing
   std::uint64_t lost_full = 0, lost_too_big = 0, lost_busy = 0;
   std::uint64_t lost_to_reader_lag =
-      0;                          // a client's records that it took too slowly, or own ones while there were clients
-  std::uint64_t missed = 0;       // entries whose return could not be followed; not among the hits
+      0;                     // a client's records that it took too slowly, or own ones while there were clients
+  std::uint64_t missed = 0;  // entries whose return could not be followed; not among the hits
+  // Hits at which a trigger has changed the program: the function did not run, a register got a value, the thread slept, a signal was
+  // sent; and how often one was to do so and could not.
+  std::uint64_t overridden = 0, changed = 0, delayed = 0, signalled = 0, not_changed = 0;
   std::uint64_t unavailable = 0;  // a trigger asked for comm or common_pid, which was not known there, and did nothing
   std::string hint;               // for a probe never hit: the likely reason
   std::string against;            // why it is a breakpoint and not a jump; empty: it is a jump, or --tier=int3

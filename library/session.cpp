@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "library/engine_session.h"
 #include "library/installed.h"
@@ -17,6 +18,7 @@ Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&& other) noexcept {
   if (this == &other) return *this;
   const Session old(std::exchange(tracer_, std::move(other.tracer_)));
+  kept_ = std::move(other.kept_);
   return *this;
 }
 // A forked child leaves the session alone: it belongs to the parent.
@@ -54,6 +56,13 @@ constexpr std::chrono::milliseconds kNoPatience{0}, kMostPatience = std::chrono:
 // Null: the session was moved away.
 bool is_here(const std::unique_ptr<Tracer>& tracer) { return tracer && tracer->is_here(); }
 
+// "EVENT" or "GROUP/EVENT".
+bool is_called(const Event& event, std::string_view name) {
+  const std::size_t slash = name.rfind('/');
+  return slash == std::string_view::npos ? event.name == name
+                                         : event.name == name.substr(slash + 1) && event.group == name.substr(0, slash);
+}
+
 Error elsewhere(const std::unique_ptr<Tracer>& tracer) {
   if (!tracer) return Error{.text = "the session has been moved away"};
   return Error{.text = "the session belongs to the process that forked this one"};
@@ -65,12 +74,44 @@ int Session::pid() const { return tracer_ ? tracer_->pid() : 0; }
 
 std::optional<Event> Session::next(std::chrono::milliseconds patience) {
   if (!is_here(tracer_)) return std::nullopt;
+  if (!kept_.empty()) {
+    Event oldest = std::move(kept_.front());
+    kept_.pop_front();
+    return oldest;
+  }
   return tracer_->next(std::clamp(patience, kNoPatience, kMostPatience));
+}
+
+std::vector<Event> Session::wait_for(std::string_view event, std::size_t count, std::chrono::milliseconds patience) {
+  using Clock = std::chrono::steady_clock;
+  std::vector<Event> found;
+  if (!is_here(tracer_)) return found;
+  const auto is_meant = [&](const Event& one) { return is_called(one, event); };
+  for (auto at = kept_.begin();
+       found.size() < count && (at = std::find_if(at, kept_.end(), is_meant)) != kept_.end();) {
+    found.push_back(std::move(*at));
+    at = kept_.erase(at);
+  }
+  const auto deadline = Clock::now() + std::clamp(patience, kNoPatience, kMostPatience);
+  while (found.size() < count) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    std::optional<Event> next = tracer_->next(std::max(left, kNoPatience));
+    if (!next) break;
+    if (is_meant(*next))
+      found.push_back(std::move(*next));
+    else
+      kept_.push_back(std::move(*next));
+  }
+  return found;
 }
 
 std::vector<Event> Session::finish() {
   if (!is_here(tracer_)) return {};
-  return tracer_->finish();
+  std::vector<Event> all(std::make_move_iterator(kept_.begin()), std::make_move_iterator(kept_.end()));
+  kept_.clear();
+  std::vector<Event> rest = tracer_->finish();
+  all.insert(all.end(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));
+  return all;
 }
 
 std::optional<Ending> Session::ending() const {

@@ -5,7 +5,7 @@
 //   jump    --jump.S---> jump_hit.cpp --+--> handle_hit --each consumer--> record_event --+--> ring_rseq.cpp:  a CPU ring
 //   stub    --stub.S---> jump_hit.cpp --'    hit.cpp                       record.cpp     '--> ring_claim.cpp: a claimed ring
 //                                                                          build_payload: interpret.cpp, filter.cpp,
-//                                                                          trigger.cpp
+//                                                                          trigger.cpp, actions.cpp
 //
 //   internal point --> calls.cpp, mappings.cpp, tracers.cpp ... --> ask_tool (mail.cpp)
 //
@@ -43,6 +43,7 @@ __attribute__((visibility("hidden"))) bool uprobe_peek8(u64 address, u64* out);
 __attribute__((visibility("hidden"))) bool uprobe_peek1(u64 address, u64* out);
 __attribute__((visibility("hidden"))) u64 uprobe_peek_words(u64 address, u64* out, u64 count);  // readable ones
 __attribute__((visibility("hidden"))) bool uprobe_poke8(u64 address, u64 value);
+__attribute__((visibility("hidden"))) bool uprobe_poke4(u64 address, u64 value);
 __attribute__((visibility("hidden"))) bool uprobe_count_down(u64 address);
 __attribute__((visibility("hidden"))) bool uprobe_peek_thread4(i64 offset, u64* out);
 __attribute__((visibility("hidden"))) bool uprobe_clock(u64* out);
@@ -71,6 +72,8 @@ struct EntryRecord {
   u64 words[shared::kNotedWords];
 };
 
+struct Changes;  // actions.h
+
 // A hit in progress: all that recording needs.
 struct Hit {
   ProcessBlock* block;
@@ -83,6 +86,8 @@ struct Hit {
   u64 vectors =
       0;  // address of the extended state of the current signal frame; 0: no signal came, and the registers still hold the
           // application's values, since the agent is compiled without them
+  Changes* changes = nullptr;    // null: at this hit nothing can be changed
+  bool is_changing = false;      // the event that is recorded changes the program at this hit
   EntryRecord* noted = nullptr;  // room for the entry record of the current event; null: not wanted
 };
 
@@ -157,6 +162,9 @@ struct Reader {
   u32 copy(u8* to, u64 from, u32 bytes) const;  // returns the number of readable bytes; the rest is zeroed
   u32 string_bytes(u64 from, u32 limit) const;  // length with the NUL; 0: unreadable; limit + 1: no NUL within limit
 };
+
+// interpret.cpp. How far the data of the object with this number lies above its link-time addresses. False: it is not mapped.
+bool bias_of_object(const ProcessBlock& block, const Reader& reader, u32 index, u64& bias);
 
 // thread.cpp. The caller's thread id, from its thread control block; the process id where that cannot be read.
 u32 thread_id(ProcessBlock& block, bool may_fault);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A hit: calls the consumers of a point, newest first; those of a return after the others.
+#include "preload/actions.h"
 #include "preload/agent.h"
 #include "preload/stubs.h"
 
@@ -38,11 +39,14 @@ inline Leaves feed(Hit& hit, ConsumerKind kind) {
       leaves = {consumer.lead, u32{consumer.lead} + consumer.pops, consumer.restored};
     AreaHeader* area = session_area(*hit.block, consumer.session);
     if (area == nullptr) return;
-    if (kind == ConsumerKind::entry && notes_now(hit, area, consumer)) note_entry(hit, area, consumer.event);
+    if (kind == ConsumerKind::entry && !is_overridden(hit) && notes_now(hit, area, consumer))
+      note_entry(hit, area, consumer.event);
     if (!is(consumer, kind)) return;
     hit.function = hit.point->address - static_cast<u64>(i64{consumer.distance});
     if (kind != ConsumerKind::entry)
       take_entry(hit, area, consumer.event, (*hit.registers)[shared::Reg::sp] - popped_by(consumer));
+    if (hit.changes != nullptr && kind != ConsumerKind::entry) decide_change(hit, area, consumer);
+    hit.is_changing = hit.changes != nullptr && is_decided(*hit.changes, consumer);
     record_event(hit, area, consumer.event);
   });
   return leaves;
@@ -65,15 +69,24 @@ bool step_after_return(Hit& hit, const Leaves& leaves) {
   return true;
 }
 
+// A function that is not to run has no return: that is decided before anything is kept for one.
+[[gnu::noinline]] void decide_at_entry(Hit& hit) {
+  each_consumer(*hit.block, *hit.point, [&](const Consumer& consumer) {
+    AreaHeader* area = session_area(*hit.block, consumer.session);
+    if (area != nullptr && is(consumer, ConsumerKind::entry)) decide_change(hit, area, consumer);
+  });
+}
+
 }  // namespace
 
 // One call of feed(): it is inlined together with all recording, and the stack is the application's.
 void handle_hit(Hit& hit) {
   EntryRecord noted;
   hit.noted = &noted;
+  if (hit.changes != nullptr) decide_at_entry(hit);
   for (ConsumerKind kind = ConsumerKind::entry;; kind = ConsumerKind::exit) {
     const Leaves leaves = feed(hit, kind);
-    if (kind == ConsumerKind::exit || leaves.moves == 0 || !step_after_return(hit, leaves)) break;
+    if (kind == ConsumerKind::exit || leaves.moves == 0 || is_overridden(hit) || !step_after_return(hit, leaves)) break;
   }
   if (hit.block->semaphore_count != 0) watch_tool(hit);
 }

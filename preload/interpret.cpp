@@ -6,6 +6,20 @@
 #include "preload/system_call.h"
 
 namespace uprobe::agent {
+
+// The tool may change an entry while the agent reads it: it clears `sentinel_at` first and writes it last (this machine keeps the
+// order of stores, and that of loads).
+UPROBE_IN_SECTION bool bias_of_object(const ProcessBlock& block, const Reader& reader, u32 index, u64& bias) {
+  if (index >= shared::kMappedObjects) return false;
+  const shared::MappedObject& object = block.objects[index];
+  const u64 at = __atomic_load_n(&object.sentinel_at, __ATOMIC_ACQUIRE);
+  bias = __atomic_load_n(&object.bias, __ATOMIC_ACQUIRE);
+  const u64 sentinel = __atomic_load_n(&object.sentinel, __ATOMIC_ACQUIRE);
+  u64 there = 0;
+  if (at == 0 || __atomic_load_n(&object.sentinel_at, __ATOMIC_RELAXED) != at) return false;
+  return reader.load8(at, there) && there == sentinel;
+}
+
 namespace {
 
 using shared::Op;
@@ -39,7 +53,6 @@ class Builder {
   void store_comm(const Insn& insn);
   void store_vector(const Insn& insn);
   void load_entry(const Insn& insn);
-  bool find_object(u32 index, u64& bias) const;
   void load_object(const Insn& insn);
   void check_object(const Insn& insn);
   void run(const Insn& insn);
@@ -217,22 +230,9 @@ UPROBE_IN_SECTION void Builder::load_entry(const Insn& insn) {
   for (u32 i = 0; i < insn.size; ++i) value_ |= u64{bytes[i]} << (8 * i);
 }
 
-// The tool may change an entry while the agent reads it: it clears `sentinel_at` first and writes it last (this machine keeps the
-// order of stores, and that of loads).
-UPROBE_IN_SECTION bool Builder::find_object(u32 index, u64& bias) const {
-  if (index >= shared::kMappedObjects) return false;
-  const shared::MappedObject& object = hit_.block->objects[index];
-  const u64 at = __atomic_load_n(&object.sentinel_at, __ATOMIC_ACQUIRE);
-  bias = __atomic_load_n(&object.bias, __ATOMIC_ACQUIRE);
-  const u64 sentinel = __atomic_load_n(&object.sentinel, __ATOMIC_ACQUIRE);
-  u64 there = 0;
-  if (at == 0 || __atomic_load_n(&object.sentinel_at, __ATOMIC_RELAXED) != at) return false;
-  return reader_.load8(at, there) && there == sentinel;
-}
-
 UPROBE_IN_SECTION void Builder::load_object(const Insn& insn) {
   u64 bias = 0;
-  fault_ = !find_object(insn.count, bias);
+  fault_ = !bias_of_object(*hit_.block, reader_, insn.count, bias);
   value_ = fault_ ? 0 : bias + insn.immediate;
   if (!fault_) object_ = insn.count + 1u, object_bias_ = bias;
 }
@@ -243,7 +243,8 @@ UPROBE_IN_SECTION void Builder::check_object(const Insn& insn) {
   u64 bias = 0;
   const bool is_store = insn.op == Op::store_value || insn.op == Op::store_memory || insn.op == Op::store_string ||
                         insn.op == Op::store_string_array;
-  if (object_ == 0 || !is_store || (find_object(object_ - 1, bias) && bias == object_bias_)) return;
+  if (object_ == 0 || !is_store || (bias_of_object(*hit_.block, reader_, object_ - 1, bias) && bias == object_bias_))
+    return;
   fault_ = true;
   if (insn.op == Op::store_string) return store_string(insn.offset, 0, false, 0);
   if (insn.op == Op::store_string_array) return store_string_array(insn);

@@ -70,6 +70,10 @@ Built act_on(RecordBuilder& builder, const Payload& payload);
 void run_post_triggers(const RecordBuilder& builder);
 // Of an event with kEventShowsStack: whether this hit's stack is to be recorded. Called once, when the record is wanted.
 bool wants_stack(const RecordBuilder& builder, const Payload& payload);
+// Whether its tests hold for the built record. A trigger that asks for a name that may not be fetched does not act.
+bool holds(const RecordBuilder& builder, const Payload& payload, const shared::Trigger& trigger);
+// Takes one of the remaining acts of a trigger. False: none is left.
+bool take_one(u64& left);
 struct Triggers {
   const shared::Trigger* first;
   u64* left;  // for each, how often it may still act

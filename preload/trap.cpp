@@ -2,6 +2,7 @@
 // Signals: the agent's own, and the others, which reach the application as if the agent were not there.
 #include "arch/entry/step_kind.h"
 #include "engine/shared/agent_header.h"
+#include "preload/actions.h"
 #include "preload/agent.h"
 #include "preload/calls.h"
 #include "preload/copies.h"
@@ -53,14 +54,15 @@ bool fix_up(SignalFrame& frame) {
 }
 
 // One record per consumer, unless this arrival is a re-execution. Returns the thread's id.
-u32 record_hit(ProcessBlock& block, const Point& point, const SignalFrame& frame, bool may_fault) {
+u32 record_hit(ProcessBlock& block, const Point& point, const SignalFrame& frame, bool may_fault,
+               Changes* changes = nullptr) {
   const bool repeat = is_repeat(block, point, frame);
   Registers registers = registers_of(frame, point.address);
   const u32 tid = thread_id(block, may_fault);
-  Hit hit{&block, &point, &registers, tid, may_fault, false, 0, frame.fpstate};
+  Hit hit{&block, &point, &registers, tid, may_fault, false, 0, frame.fpstate, changes};
   if (point.consumer != 0 && !repeat) {
     handle_hit(hit);
-    lead_through_stub(block, point, frame.sp, may_fault);
+    if (!is_overridden(hit)) lead_through_stub(block, point, frame.sp, may_fault);
   }
   return tid;
 }
@@ -87,7 +89,10 @@ bool is_after_clone(const Point& point) {
 // point again, if a signal has to be handled before its call.
 void hit_point(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   const bool may_fault = (frame.mask & kFaultSignals) == 0;
-  const u32 tid = record_hit(block, point, frame, may_fault);
+  const bool is_probe = point.role == static_cast<u32>(shared::PointRole::probe);
+  Changes changes;
+  const u32 tid = record_hit(block, point, frame, may_fault, is_probe ? &changes : nullptr);
+  if (carry_out(changes, frame)) return;
   if (point.role == static_cast<u32>(shared::PointRole::library_hook)) {
     give_stack(block, frame);
     ask_tool(block, session_area(block, 0), {shared::MailKind::libraries_changed, tid, 0, 0});
@@ -97,7 +102,7 @@ void hit_point(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   if (is_after_clone(point)) leave_clone(block, point, frame);
   if (point.role == static_cast<u32>(shared::PointRole::find_object) && find_object(block, frame)) return;
   if (point.role == static_cast<u32>(shared::PointRole::iterate_objects) && iterate_objects(point, frame)) return;
-  if (point.role == static_cast<u32>(shared::PointRole::probe) && pop_trap_flag(block, point, frame)) return;
+  if (is_probe && pop_trap_flag(block, point, frame)) return;
   frame.ip = point.copy;
 }
 

@@ -4,20 +4,10 @@
 #include "preload/ring.h"
 
 namespace uprobe::agent {
-namespace {
 
 using shared::Trigger;
 using shared::TriggerKind;
 
-UPROBE_IN_SECTION u32* switch_of(AreaHeader* area, u32 number) {
-  return number < area->switch_count ? at_offset<u32>(area, area->switch_offset) + number : nullptr;
-}
-
-UPROBE_IN_SECTION bool is_off(const u32* state) {
-  return state != nullptr && __atomic_load_n(state, __ATOMIC_ACQUIRE) == shared::kSwitchOff;
-}
-
-// Takes one of the remaining acts. False: none is left.
 UPROBE_IN_SECTION bool take_one(u64& left) {
   u64 now = __atomic_load_n(&left, __ATOMIC_RELAXED);
   do {
@@ -25,6 +15,25 @@ UPROBE_IN_SECTION bool take_one(u64& left) {
     if (now == shared::kUnlimited) return true;
   } while (!__atomic_compare_exchange_n(&left, &now, now - 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
   return true;
+}
+
+// A missing value fulfils no condition.
+UPROBE_IN_SECTION bool holds(const RecordBuilder& builder, const Payload& payload, const Trigger& trigger) {
+  if (trigger.test_count == 0) return true;
+  if ((payload.record_flags & shared::kRecordNoEntry) != 0) return false;
+  const shared::Verdict verdict = verdict_of(builder, payload, trigger.first_test, trigger.test_count);
+  if (verdict == shared::Verdict::unknown || verdict == shared::Verdict::later) count(builder.counts->unavailable);
+  return verdict == shared::Verdict::pass;
+}
+
+namespace {
+
+UPROBE_IN_SECTION u32* switch_of(AreaHeader* area, u32 number) {
+  return number < area->switch_count ? at_offset<u32>(area, area->switch_offset) + number : nullptr;
+}
+
+UPROBE_IN_SECTION bool is_off(const u32* state) {
+  return state != nullptr && __atomic_load_n(state, __ATOMIC_ACQUIRE) == shared::kSwitchOff;
 }
 
 // A switch that already has the wanted state is not turned, and costs no act.
@@ -39,15 +48,6 @@ UPROBE_IN_SECTION void turn(AreaHeader* area, const Trigger& trigger, u64& left)
   const bool turned = __atomic_compare_exchange_n(state, &other, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
   const bool counts = __atomic_load_n(&left, __ATOMIC_RELAXED) != shared::kUnlimited;
   if (!turned && counts) __atomic_fetch_add(&left, 1, __ATOMIC_RELAXED);
-}
-
-// A trigger that asks for a name that may not be fetched does not act. A missing value fulfils no condition.
-UPROBE_IN_SECTION bool holds(const RecordBuilder& builder, const Payload& payload, const Trigger& trigger) {
-  if (trigger.test_count == 0) return true;
-  if ((payload.record_flags & shared::kRecordNoEntry) != 0) return false;
-  const shared::Verdict verdict = verdict_of(builder, payload, trigger.first_test, trigger.test_count);
-  if (verdict == shared::Verdict::unknown || verdict == shared::Verdict::later) count(builder.counts->unavailable);
-  return verdict == shared::Verdict::pass;
 }
 
 }  // namespace

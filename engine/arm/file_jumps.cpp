@@ -10,7 +10,7 @@ plan::FileJumps& JumpPlanner::of(const FilePoints& file) {
   if (planned.jumps && planned.edition == file.edition) return *planned.jumps;
   std::vector<std::uint64_t> wanted, others;
   for (const PlannedPoint& point : file.points)
-    (point.role == shared::PointRole::probe ? wanted : others).push_back(point.site.address);
+    (point.role == shared::PointRole::probe && !changes_program(point) ? wanted : others).push_back(point.site.address);
   for (const PlannedPoint& point : own_.in(file.file).points)
     (point.role == shared::PointRole::open_call ? wanted : others).push_back(point.site.address);
   std::sort(others.begin(), others.end());

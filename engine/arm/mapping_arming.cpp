@@ -198,6 +198,7 @@ const plan::Window* MappingArming::window_for(const Pending& pending, const plan
     why = std::move(because);
     return nullptr;
   };
+  if (changes_program(*pending.planned)) return none(kChangesProgram);
   if (process_.is_live) return none("the program is running");
   const plan::Window* window = jumps != nullptr ? jumps->window_at(pending.planned->site.address) : nullptr;
   if (window == nullptr) return none("the agent itself needs a breakpoint there, or another probe is too near");
@@ -228,6 +229,8 @@ bool MappingArming::has_original(const Pending& pending, const plan::FileJumps& 
 }
 
 Status MappingArming::join(const PlannedPoint& point, std::uint32_t known) {
+  if (changes_program(point) && shared::is_armed_jump(block_.points()[known]))
+    return refuse(point, "it changes the program, and a jump of another session is there"), ok();
   sentinel_ = process_.stands(block_.points()[known]);
   RETURN_IF_ERROR(process_.look_at_following(known));
   ArmReport& report = state_.report;

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "engine/process/mapped_file.h"
@@ -22,6 +23,10 @@ std::optional<FileVersion> mapped_version(pid_t pid, const target::Mapping& m) {
   const auto identity = mapped_identity(pid, m);
   const auto name = identity ? mapped_name(pid, m, *identity) : Result<std::string>(Error{});
   return name ? version_of(*name) : std::nullopt;
+}
+
+bool changes_program(const PlannedPoint& point) {
+  return std::any_of(point.consumers.begin(), point.consumers.end(), std::mem_fn(&PlannedConsumer::changes_program));
 }
 
 bool has_probes(const FilePoints& file) {

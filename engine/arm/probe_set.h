@@ -21,6 +21,7 @@ struct PlannedConsumer {
   std::int32_t distance = 0;
   std::uint16_t pops = 0, lead = 0;
   std::uint32_t restored = 0;
+  bool changes_program = false;  // by its triggers, which takes a breakpoint
 };
 
 // One place in a file and its consumers.
@@ -52,6 +53,10 @@ struct FilePoints {
   bool fears_stubs = false;        // it has an unwinder that fails at return stubs
   bool finds_objects = false;      // it has a place where unwinders look for objects, or loads a library that has one
 };
+
+// Whether an event changes the program there, and what that tells against a jump.
+inline constexpr const char* kChangesProgram = "it changes the program";
+bool changes_program(const PlannedPoint& point);
 
 // Whether any definition has a place there: else only the tool itself has points in the file, which need no jumps, and the flow of
 // its code is not asked for.

@@ -169,6 +169,12 @@ class GivingBack {
     return is_in_agent(arch::instruction_pointer(thread.registers)) && is_interrupted(thread) &&
            arch::call_number(thread.registers) == SYS_futex;
   }
+  // Whether a trigger's delay holds it, which ends early then (preload/actions.cpp). Once interrupted, the call goes on as another.
+  bool sleeps(const Thread& thread) const {
+    const auto number = arch::call_number(thread.registers);
+    return is_in_agent(arch::instruction_pointer(thread.registers)) && is_interrupted(thread) &&
+           !waits_in_call(thread) && (number == SYS_nanosleep || number == SYS_restart_syscall);
+  }
   // Ends the waits of all requesters with an answer: for any last word of a slot, the next one is `done`.
   void answer_waiters() {
     const Addr box{block_.head().sessions[0].area - shared::kMailboxBytes};
@@ -195,7 +201,7 @@ class GivingBack {
       if (waits_in_call(thread)) RETURN_IF_ERROR(call_it_off(thread));
       const bool waits = waits_for_tool(thread);
       if (waits) answer_waiters();
-      if (waits || waits_to_be_moved(thread)) RETURN_IF_ERROR(end_wait(thread));
+      if (waits || waits_to_be_moved(thread) || sleeps(thread)) RETURN_IF_ERROR(end_wait(thread));
       RETURN_IF_ERROR(let_out(thread));
     }
     return Error{.code = Code::refused, .text = "a thread does not leave its hit"};

@@ -2,6 +2,7 @@
 #include "engine/output/json.h"
 
 #include "engine/output/json_text.h"
+#include "engine/shared/session_area.h"
 
 namespace uprobe::format {
 
@@ -46,6 +47,7 @@ void JsonFormatter::append(const trace::EventRecord& record, std::string_view co
   out.add(",\"args\":{");
   add_json_fields(event, values, record, options_.symbols, marks_, out);
   out.add("}");
+  if ((record.flags & shared::kRecordChanged) != 0) out.add(",\"changed\":true");
   if (!record.stack.empty()) add_stack(record, out);
   add_names(",\"cut\":[", marks_.cut, out);
   add_names(",\"escaped\":[", marks_.escaped, out);

@@ -42,6 +42,7 @@ constexpr std::size_t kSecondBytes = 5 + 8 + 20 + 1;  // cpu, flags, seconds, po
 constexpr std::size_t kExpansion = 8;
 
 constexpr std::string_view kMissing = "(missing)";
+constexpr std::string_view kChanged = " (changed)";  // after the fields
 
 template <class T>
 T load_from(const std::uint8_t* at) {
@@ -233,13 +234,14 @@ void TextFormatter::append(const trace::EventRecord& record, std::string_view co
     bytes = padded_;
   }
   const std::string& task = task_text(record.tid, comm);
-  char* at = put(out.room(task.size() + event.line_bytes + kMostEscaped * bytes.size()), task);
+  char* at = put(out.room(task.size() + event.line_bytes + kMostEscaped * bytes.size() + kChanged.size()), task);
   at = put_cpu_and_time(at, record.cpu, record.ns);
   const auto size = static_cast<std::uint32_t>(bytes.size());
   Payload payload{.bytes = bytes.data(), .size = size, .fixed = event.needed, .string_budget = size, .record = &record};
   at = put_place(at, event, payload);
   for (const FieldPlan& field : event.fields) at = put_field(at, field, payload);
   if (event.style == Style::function) *at++ = ')';
+  if ((record.flags & shared::kRecordChanged) != 0) at = put(at, kChanged);
   *at++ = '\n';
   out.end_at(at);
   if (!record.stack.empty()) append_stack(record, comm, out);

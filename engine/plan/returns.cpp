@@ -6,6 +6,7 @@
 #include "arch/code/scan.h"
 #include "engine/base/text.h"
 #include "engine/plan/exit_place.h"
+#include "engine/plan/override_fit.h"
 #include "engine/plan/stub_fit.h"
 
 namespace uprobe::plan {
@@ -17,13 +18,6 @@ Error refused(std::string text, std::string help = {}) {
 
 std::string name_of(const Site& site) {
   return site.symbol.empty() ? "the function at " + hex(site.offset) : "'" + site.symbol + "'";
-}
-
-bool begins_function(const elf::ElfFile& file, std::uint64_t address) {
-  const auto range = file.range_at(address);
-  if (range && range->begin == address) return true;
-  const auto symbols = file.functions_from(address);
-  return !symbols.empty() && symbols.front().address == address;
 }
 
 // Whether an argument is what the program's registers or memory hold at the return, or when that is: before another function

@@ -154,6 +154,11 @@ bool is_same_domain(const Credentials& a, const Credentials& b) {
          (can_be_anyone(a) || have_same_names(a, b));
 }
 
+bool is_own_user(const Credentials& credentials) {
+  const auto own = own_credentials();
+  return own && have_same_namespace(*own, credentials) && are_all(credentials.uids, ::getuid());
+}
+
 bool is_within(const Credentials& lesser, const Credentials& greater) {
   return have_same_namespace(lesser, greater) && is_subset(lesser.permitted, greater.permitted) &&
          is_subset(lesser.bounding, greater.bounding) && (can_be_anyone(greater) || have_same_names(lesser, greater));

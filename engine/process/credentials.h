@@ -45,6 +45,9 @@ Result<Credentials> parse_credentials(const std::string& status);
 
 bool is_same_domain(const Credentials& a, const Credentials& b);
 
+// Whether they are of the user who has called the tool, in its user namespace.
+bool is_own_user(const Credentials& credentials);
+
 // Whether `greater` has every right of `lesser`. False where that is not known, as across user namespaces.
 bool is_within(const Credentials& lesser, const Credentials& greater);
 

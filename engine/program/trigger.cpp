@@ -50,12 +50,14 @@ class TriggerReader {
                  .help =
                      "traceon, traceoff, stacktrace, enable_event:GROUP:EVENT or disable_event:GROUP:EVENT, each with "
                      ":COUNT and "
-                     "' if FILTER' if wanted; hist:keys=FIELD",
+                     "' if FILTER' if wanted; hist:keys=FIELD; with --allow-change return=VALUE, set %REGISTER=VALUE, "
+                     "delay=TIME, signal=NAME",
                  .err = EINVAL};
   }
   // Up to one of `ends`, which is read as well; at the end of the text `more` becomes false.
   std::string_view word(std::string_view ends, bool& more);
-  Result<TriggerKind> command();
+  Status command(TriggerSpec& spec);
+  Status action(std::string_view word, TriggerSpec& spec);
   Status target(std::string_view& parameter, TriggerSpec& spec);
   Status count(std::string_view number, TriggerSpec& spec) const;
   Status condition(TriggerSpec& spec);
@@ -72,12 +74,28 @@ std::string_view TriggerReader::word(std::string_view ends, bool& more) {
   return found;
 }
 
-Result<TriggerKind> TriggerReader::command() {
+// What "set" sets is the word after it.
+Status TriggerReader::action(std::string_view first, TriggerSpec& spec) {
+  std::string_view text = first;
+  bool more = false;
+  if (spec.kind == TriggerKind::set_register) {
+    while (!rest_.empty() && is_filter_space(rest_.front())) rest_.remove_prefix(1);
+    text = word(": \t", more);
+  }
+  auto read = parse_action(spec.kind, text);
+  if (read) return spec.action = *read, ok();
+  Error error = read.error();
+  error.where = text_, error.column += static_cast<int>(text.data() - text_.data());
+  return error;
+}
+
+Status TriggerReader::command(TriggerSpec& spec) {
   const std::size_t begin = at();
   bool more = false;
   const std::string_view name = word(": \t", more);
   for (const auto& [known, kind] : kCommands)
-    if (name == known) return kind;
+    if (name == known) return spec.kind = kind, ok();
+  if (const auto kind = action_kind(name)) return spec.kind = *kind, action(name, spec);
   if (std::ranges::find(kAbsent, name) != std::end(kAbsent))
     return fail(begin, "the trigger '" + std::string(name) + "' is not available in this version");
   if (name.starts_with('!')) return fail(begin, "there is no trigger to take away: leave it out");
@@ -141,9 +159,7 @@ Status TriggerReader::attributes(TriggerSpec& spec) {
 
 Result<TriggerSpec> TriggerReader::read() {
   TriggerSpec spec;
-  const auto kind = command();
-  if (!kind) return kind.error();
-  spec.kind = *kind;
+  if (const Status known = command(spec); !known) return known.error();
   while (!rest_.empty() && is_filter_space(rest_.front())) rest_.remove_prefix(1);
   const bool has_count = !rest_.empty() && rest_.front() >= '0' && rest_.front() <= '9';
   if (spec.kind == TriggerKind::histogram) {
@@ -164,6 +180,7 @@ Result<TriggerSpec> parse_trigger(std::string_view text) { return TriggerReader(
 
 bool exclude_each_other(const TriggerSpec& a, const TriggerSpec& b) {
   if (a.kind == TriggerKind::histogram || b.kind == TriggerKind::histogram) return false;
+  if (shared::changes_program(a.kind) || shared::changes_program(b.kind)) return false;
   if ((a.kind == TriggerKind::stack) != (b.kind == TriggerKind::stack)) return false;
   if (is_switch(a.kind) != is_switch(b.kind)) return false;
   return !is_switch(a.kind) || (a.group == b.group && a.event == b.event);

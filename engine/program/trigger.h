@@ -3,6 +3,7 @@
 //
 //   COMMAND[:COUNT] [if FILTER]
 //   COMMAND   traceon, traceoff, stacktrace, enable_event:GROUP:EVENT, disable_event:GROUP:EVENT
+//             return=..., set ..., delay=..., signal=...     engine/program/action.h
 //   hist:ATTRIBUTES [if FILTER]    engine/program/histogram.h
 //
 // As in the kernel (Linux 6.18, kernel/trace/trace_events_trigger.c) an event has one of traceon and traceoff, one stacktrace,
@@ -14,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/program/action.h"
 #include "engine/program/filter.h"
 #include "engine/program/histogram.h"
 #include "engine/shared/trigger.h"
@@ -25,6 +27,7 @@ struct TriggerSpec {
   std::string group, event;                           // of enable_event and disable_event
   std::size_t target_at = 0;                          // where the two stand in the text
   std::size_t attributes_at = 0, attributes_end = 0;  // of a histogram, in the text
+  Action action = {};                                 // of those that change the program
   std::uint64_t count = shared::kUnlimited;
   std::string filter;         // empty: none
   std::size_t filter_at = 0;  // in the text, for carets
@@ -42,9 +45,15 @@ Result<CompiledFilter> compile_condition(const TriggerSpec& spec, std::string_vi
 // A compiled trigger, as a session needs it.
 struct TriggerProgram {
   shared::TriggerKind kind = shared::TriggerKind::trace_on;
-  std::uint32_t target = 0;  // number of a switch, or of a histogram
+  std::uint32_t target = 0;  // number of a switch, of a histogram, or of a register
   std::uint64_t count = shared::kUnlimited;
   CompiledFilter condition;
+  // Of those that change the program: shared::Trigger.
+  std::uint64_t value = 0;
+  std::uint32_t error_number = 0;
+  shared::ErrnoPlace errno_place = shared::ErrnoPlace::none;
+  std::uint64_t errno_at = 0;
+  std::uint32_t libc = 0;
 };
 
 }  // namespace uprobe::program

@@ -20,10 +20,12 @@ Error about(const std::string& trigger, std::size_t at, std::string text, int er
 
 class Planner {
  public:
-  Planner(const spec::DefinitionSet& definitions, const std::vector<program::EventLayout>& layouts, unsigned cpus)
+  Planner(const spec::DefinitionSet& definitions, const std::vector<program::EventLayout>& layouts, unsigned cpus,
+          const ChangeRules& rules)
       : definitions_(definitions),
         layouts_(layouts),
         cpus_(cpus),
+        rules_(rules),
         probes_(definitions.probes()),
         events_(definitions.events()) {}
 
@@ -36,12 +38,14 @@ class Planner {
   Status add_event(std::uint32_t number);
   Result<TriggerProgram> make(const TriggerSpec& spec, const std::string& text, std::uint32_t number);
   Status add_histogram(const TriggerSpec& spec, const std::string& text, std::uint32_t number);
+  Status add_change(const TriggerSpec& spec, const std::string& text, std::uint32_t number, TriggerProgram& made) const;
   std::optional<std::uint32_t> find(const std::string& group, const std::string& event) const;
   std::string events_help() const;
 
   const spec::DefinitionSet& definitions_;
   const std::vector<program::EventLayout>& layouts_;
   unsigned cpus_;
+  const ChangeRules& rules_;
   std::vector<spec::ProbeSpec> probes_;
   std::vector<spec::EventProbes> events_;
   std::uint32_t summary_bits_ = shared::kDefaultHistogramBits;
@@ -80,6 +84,34 @@ Status Planner::add_histogram(const TriggerSpec& spec, const std::string& text, 
   return ok();
 }
 
+// Why a trigger does not suit the kind of its event; null: it does.
+const char* reason_against(const TriggerSpec& spec, bool is_return) {
+  if (spec.kind == shared::TriggerKind::override_return && is_return)
+    return "return= is for the entry of a function, and this probe is at its return: there is 'set $retval=VALUE'";
+  if (spec.kind != shared::TriggerKind::set_register || spec.action.is_of_return == is_return) return nullptr;
+  return is_return ? "at a return only $retval can be set" : "$retval can be set at a return, with r: or -r";
+}
+
+// Of several places one that cannot be changed refuses all.
+Status Planner::add_change(const TriggerSpec& spec, const std::string& text, std::uint32_t number,
+                           TriggerProgram& made) const {
+  const std::vector<std::size_t>& places = events_[number].probes;
+  if (!rules_.are_allowed) {
+    Error error = about(text, 0, "this trigger changes the program", EPERM);
+    error.help = "--allow-change permits it";
+    return error;
+  }
+  if (const char* why = reason_against(spec, probes_[places.front()].is_return)) return about(text, 0, why, EINVAL);
+  made.value = spec.action.value, made.error_number = spec.action.error_number;
+  if (spec.kind == shared::TriggerKind::set_register) made.target = static_cast<std::uint32_t>(spec.action.target);
+  for (const std::size_t probe : places) {
+    const auto found = rules_.look ? rules_.look(probe, spec) : Result<ErrnoSource>(ErrnoSource{});
+    if (!found) return about(text, 0, found.error().text, EINVAL);
+    made.errno_place = found->place, made.errno_at = found->at, made.libc = found->libc;
+  }
+  return ok();
+}
+
 Result<TriggerProgram> Planner::make(const TriggerSpec& spec, const std::string& text, std::uint32_t number) {
   TriggerProgram made{.kind = spec.kind, .target = 0, .count = spec.count, .condition = {}};
   if (!spec.event.empty()) {
@@ -95,6 +127,7 @@ Result<TriggerProgram> Planner::make(const TriggerSpec& spec, const std::string&
     RETURN_IF_ERROR(add_histogram(spec, text, number));
     made.target = static_cast<std::uint32_t>(plan_.histograms.size() - 1);
   }
+  if (shared::changes_program(spec.kind)) RETURN_IF_ERROR(add_change(spec, text, number, made));
   const program::EventLayout& layout = layouts_[events_[number].probes.front()];
   auto condition = program::compile_condition(spec, text, layout, {.id = number + 1, .cpus = cpus_});
   if (!condition) return condition.error();
@@ -151,6 +184,14 @@ bool shows_symbol(const program::HistogramWord& key) {
 
 }  // namespace
 
+bool changes_program(const SwitchPlan& plan, std::size_t probe) {
+  if (probe >= plan.switches.size()) return false;
+  const trace::EventSwitch& of = plan.switches[probe];
+  const auto begin = plan.triggers.begin() + of.first_trigger;
+  return std::any_of(begin, begin + of.trigger_count,
+                     [](const TriggerProgram& trigger) { return shared::changes_program(trigger.kind); });
+}
+
 bool shows_addresses(const SwitchPlan& plan) {
   const bool has_stacks = std::ranges::any_of(
       plan.triggers, [](const TriggerProgram& trigger) { return trigger.kind == shared::TriggerKind::stack; });
@@ -160,8 +201,9 @@ bool shows_addresses(const SwitchPlan& plan) {
 }
 
 Result<SwitchPlan> plan_switches(const spec::DefinitionSet& definitions,
-                                 const std::vector<program::EventLayout>& layouts, unsigned cpus) {
-  return Planner(definitions, layouts, cpus).plan();
+                                 const std::vector<program::EventLayout>& layouts, unsigned cpus,
+                                 const ChangeRules& rules) {
+  return Planner(definitions, layouts, cpus, rules).plan();
 }
 
 }  // namespace uprobe

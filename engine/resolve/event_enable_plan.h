@@ -3,6 +3,7 @@
 // a session area. Internal to the session.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "engine/base/result.h"
@@ -17,11 +18,29 @@ struct SwitchPlan {
   std::vector<trace::EventHistogram> histograms;
 };
 
+// Where a trigger that sets errno finds it; none: it does not.
+struct ErrnoSource {
+  shared::ErrnoPlace place = shared::ErrnoPlace::none;
+  std::uint64_t at = 0;
+  std::uint32_t libc = 0;  // number of the object
+};
+
+// Which triggers that change the program are accepted.
+struct ChangeRules {
+  bool are_allowed = true;
+  // Looks whether the place of a probe can be changed so; an Error's text reads on from nothing. Null: places are not known.
+  std::function<Result<ErrnoSource>(std::size_t probe, const program::TriggerSpec& trigger)> look = {};
+};
+
+// Whether a trigger changes the program at the places of a probe.
+bool changes_program(const SwitchPlan& plan, std::size_t probe);
+
 // Whether a trigger shows names of code addresses.
 bool shows_addresses(const SwitchPlan& plan);
 
 // `layouts`: per probe, of its event. An error is about a trigger: Error::where is its text.
 Result<SwitchPlan> plan_switches(const spec::DefinitionSet& definitions,
-                                 const std::vector<program::EventLayout>& layouts, unsigned cpus);
+                                 const std::vector<program::EventLayout>& layouts, unsigned cpus,
+                                 const ChangeRules& rules = {});
 
 }  // namespace uprobe

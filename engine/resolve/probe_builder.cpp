@@ -9,6 +9,7 @@
 #include "arch/code/vector_state.h"
 #include "engine/base/process_paths.h"
 #include "engine/base/text.h"
+#include "engine/plan/override_fit.h"
 #include "engine/program/compile.h"
 #include "engine/program/filter.h"
 #include "engine/program/verify.h"
@@ -64,6 +65,13 @@ Status check_counter(const Probe& probe) {
   return refused("the reference counter is not in writable data of the file");
 }
 
+bool fetches(const spec::ProbeSpec& spec, shared::Reg reg) {
+  return std::ranges::any_of(spec.arguments, [&](const spec::Argument& argument) {
+    return std::ranges::any_of(
+        argument.steps, [&](const spec::Step& step) { return step.kind == spec::StepKind::reg && step.reg == reg; });
+  });
+}
+
 }  // namespace
 
 bool shows_symbols(const Probe& probe) {
@@ -83,9 +91,10 @@ bool is_function_entry(const Probe& probe) {
 void add_points(const Probe& probe, std::uint16_t event, control::ProbeSet& to) {
   if (const auto counter = probe.spec.place.reference_counter) to.add_semaphore(probe.site.file, *counter, event);
   if (probe.spec.place.is_generated) return to.add_generated({event, probe.spec.place.symbol});
-  if (!probe.returns) return to.add(probe.site, {.event = event});
+  if (!probe.returns) return to.add(probe.site, {.event = event, .changes_program = probe.changes_program});
   if (probe.returns->mode == plan::ReturnMode::stub)
-    return to.add(probe.site, {.event = event, .kind = shared::ConsumerKind::stub});
+    return to.add(probe.site,
+                  {.event = event, .kind = shared::ConsumerKind::stub, .changes_program = probe.changes_program});
   if (spec::wants_entry(probe.spec)) to.add(probe.site, {.event = event, .kind = shared::ConsumerKind::note});
   for (std::size_t i = 0; i < probe.returns->exits.size(); ++i) {
     const plan::Exit& exit = probe.returns->exits[i];
@@ -94,7 +103,8 @@ void add_points(const Probe& probe, std::uint16_t event, control::ProbeSet& to) 
                                      .distance = static_cast<std::int32_t>(exit.address - probe.site.address),
                                      .pops = exit.pops,
                                      .lead = exit.lead,
-                                     .restored = exit.restored});
+                                     .restored = exit.restored,
+                                     .changes_program = probe.changes_program});
   }
 }
 
@@ -254,11 +264,48 @@ Result<std::vector<Probe>> ProbeBuilder::make_new() {
   return made;
 }
 
-Result<SwitchPlan> ProbeBuilder::plan_switches(const std::vector<Probe>& probes) const {
+// Of the probed file itself, else of the libc that the program is linked with, else of the system's.
+std::optional<plan::ErrnoPlace> ProbeBuilder::errno_for(const Probe& probe) {
+  if (auto own = plan::errno_place_in(probe.site.file)) return own;
+  for (const LoadedObject& object : load_order(probe.spec.place.program, files_))
+    if (const auto file = files_.open(object.path))
+      if (auto found = plan::errno_place_in(*file)) return found;
+  const auto file = files_.open(find_library("libc.so.6"));
+  return file ? plan::errno_place_in(*file) : std::nullopt;
+}
+
+// Whether the trigger can act at the probe's place.
+Result<ErrnoSource> ProbeBuilder::look_at_change(const Probe& probe, const program::TriggerSpec& trigger,
+                                                 control::ProbeSet& in) {
+  const auto refused = [](std::string text) { return Error{.code = Code::refused, .text = std::move(text)}; };
+  if (probe.spec.place.is_generated) return refused("a probe in generated code cannot change the program");
+  if (trigger.action.is_of_return && !fetches(probe.spec, shared::kReturnRegister))
+    return refused("the definition has to fetch $retval, so that the record shows what it was");
+  if (probe.returns && probe.returns->mode == plan::ReturnMode::stub)
+    return refused(
+        "the returns of the function are seen by a stub, and there nothing can be changed (--return=exits says why)");
+  if (trigger.kind != shared::TriggerKind::override_return) return ErrnoSource{};
+  const std::string why = plan::reason_against_override(flows_.of(probe.site.file), probe.site);
+  if (!why.empty())
+    return refused("return= does not suit the place: " + probe.spec.place.path + ":" + hex(probe.site.offset) + " " +
+                   why);
+  if (trigger.action.error_number == 0) return ErrnoSource{};
+  const auto found = errno_for(probe);
+  if (!found) return refused("it is not known where the program's libc has errno: leave errno= out");
+  const auto number = in.number_of({.file = found->libc, .version = control::version_of(found->libc->path())});
+  if (!number) return number.error();
+  return ErrnoSource{.place = found->place, .at = found->at, .libc = *number};
+}
+
+Result<SwitchPlan> ProbeBuilder::plan_switches(const std::vector<Probe>& probes, control::ProbeSet& in) {
   std::vector<program::EventLayout> layouts;
   layouts.reserve(probes.size());
   for (const Probe& probe : probes) layouts.push_back(probe.program.layout);
-  return uprobe::plan_switches(definitions_, layouts, cpus_);
+  const ChangeRules rules{.are_allowed = options_.allows_change,
+                          .look = [&](std::size_t probe, const program::TriggerSpec& trigger) {
+                            return look_at_change(probes[probe], trigger, in);
+                          }};
+  return uprobe::plan_switches(definitions_, layouts, cpus_, rules);
 }
 
 }  // namespace uprobe

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/arm/probe_set.h"
+#include "engine/plan/errno_place.h"
 #include "engine/plan/returns.h"
 #include "engine/program/filter.h"
 #include "engine/program/layout.h"
@@ -23,7 +24,8 @@ namespace uprobe {
 // The counts of an event since the beginning of the session.
 struct EventCounts {
   std::uint64_t recorded = 0, filtered = 0, disabled = 0, lost_full = 0, lost_too_big = 0, lost_busy = 0, missed = 0,
-                unavailable = 0, entries = 0, self_unknown = 0;
+                unavailable = 0, entries = 0, self_unknown = 0, overridden = 0, changed = 0, delayed = 0, signalled = 0,
+                not_changed = 0;
 };
 
 // One definition, resolved to a place and compiled to a program.
@@ -40,6 +42,7 @@ struct Probe {
   bool was_refused = false;  // by the program to which it was to be added: it was never armed
   std::uint32_t owner = 0;   // a client; 0: the session itself
   bool is_free = false;      // its owner has left, and the same probe of another owner may take its number
+  bool changes_program = false;
   bool just_unseen = false;  // its filter drops hits of SessionOptions::unseen_thread, and no others
   EventCounts before = {};   // counts of earlier owners of its number
 };
@@ -71,8 +74,8 @@ class ProbeBuilder {
   // Makes the probes of all lines that were read since the last call. On an error these lines are dropped. For Error.definition
   // see read().
   Result<std::vector<Probe>> make_new();
-  // For all existing probes, as make_new() returned them.
-  Result<SwitchPlan> plan_switches(const std::vector<Probe>& probes) const;
+  // For all existing probes, as make_new() returned them. A libc whose errno is set becomes an object of `in`.
+  Result<SwitchPlan> plan_switches(const std::vector<Probe>& probes, control::ProbeSet& in);
   // Whether the definition comes from make_new() and was not deleted since.
   bool has(spec::DefinitionSet::Id id) const { return definitions_.by_id().count(id) != 0; }
   void forget(spec::DefinitionSet::Id id) { definitions_.erase(id); }
@@ -85,6 +88,8 @@ class ProbeBuilder {
   std::map<spec::DefinitionSet::Id, unsigned> event_numbers() const;
   Status can_probe(const spec::ProbeSpec& spec, const plan::Site& site);
   Status plan_returns(Probe& probe);
+  Result<ErrnoSource> look_at_change(const Probe& probe, const program::TriggerSpec& trigger, control::ProbeSet& in);
+  std::optional<plan::ErrnoPlace> errno_for(const Probe& probe);
   Status add(const Definition& definition);
   Result<std::vector<spec::ProbeSpec>> find(spec::ProbeSpec spec);
   void leave_out_summed(std::vector<spec::ProbeSpec>& specs);

@@ -2,6 +2,7 @@
 #include "engine/service/domain_guard.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <optional>
@@ -46,7 +47,7 @@ DomainGuard::DomainGuard(trace::Area& area, const Credentials& first, const targ
             return member && !target::borrows_memory(pid) ? std::optional(member->part) : std::nullopt;
           },
           [this](std::size_t part) { return domains_.domain_of(part); }, earlier) {
-  static_cast<void>(domains_.part_for(first));
+  static_cast<void>(part_of(first));
   thread_ = start_signal_masked_thread([this] { loop(); }, {SIGCHLD});
 }
 
@@ -66,10 +67,18 @@ void DomainGuard::loop() {
   }
 }
 
+// A part in which triggers may change programs is marked before a process has it.
+Result<std::size_t> DomainGuard::part_of(const Credentials& credentials) {
+  auto part = domains_.part_for(credentials);
+  if (part && is_own_user(credentials))
+    std::atomic_ref(area_.live(*part).header().changes_allowed).store(1, std::memory_order_relaxed);
+  return part;
+}
+
 Result<std::size_t> DomainGuard::part_for(pid_t pid) {
   const auto credentials = credentials_of(pid);
   if (!credentials) return credentials.error();
-  return domains_.part_for(*credentials);
+  return part_of(*credentials);
 }
 
 void DomainGuard::has_come(pid_t pid) {
@@ -92,7 +101,7 @@ void DomainGuard::settle(const SessionWatch::Stray& stray) {
   if (troubles_.size() > kMostTroubles) troubles_.clear();
   Trouble& trouble = troubles_[stray.pid];
   if (Clock::now() < trouble.next) return;
-  const auto part = domains_.part_for(stray.credentials);
+  const auto part = part_of(stray.credentials);
   const bool is_restless = trouble.moves == kMostMoves;
   // Without a part to move to, its part is taken away.
   auto failure = move(stray.pid, part && !is_restless ? std::optional(*part) : std::nullopt);

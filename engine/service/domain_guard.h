@@ -41,6 +41,7 @@ class DomainGuard {
   std::vector<std::string> notes() const;
 
  private:
+  Result<std::size_t> part_of(const Credentials& credentials);
   void loop();
   void look_at_all();
   void settle(const SessionWatch::Stray& stray);

@@ -18,6 +18,7 @@
 #include "engine/base/limits.h"
 #include "engine/base/procfs.h"
 #include "engine/base/roles.h"
+#include "engine/process/credentials.h"
 #include "engine/session/session.h"
 #include "engine/target/attachable.h"
 #include "engine/target/guardian.h"
@@ -159,7 +160,19 @@ struct Attacher::Taken {
   std::map<pid_t, Addr> blocks;
 };
 
+// Probes that change the program are for processes of the tool's own user, whoever else it may trace.
+Status Attacher::may_change(pid_t pid) const {
+  if (std::ranges::none_of(table_.probes(), &Probe::changes_program)) return ok();
+  const auto credentials = control::credentials_of(pid);
+  if (!credentials) return credentials.error();
+  if (control::is_own_user(*credentials)) return ok();
+  return Error{.code = Code::refused,
+               .text = "is another user's process, which --allow-change does not cover",
+               .help = "call uprobe-run as the process's own user"};
+}
+
 Status Attacher::take(pid_t pid, const GivenUp& given_up, Taken& taken) {
+  RETURN_IF_ERROR(may_change(pid));
   auto free = hold_free(pid, whom_.trusts_filters, given_up);
   if (!free) return free.error();
   taken.held.push_back(std::move(free->process));

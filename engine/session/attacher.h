@@ -54,6 +54,7 @@ class Attacher {
   struct Taken;
 
   Status look_ahead();
+  Status may_change(pid_t pid) const;
   Status take(pid_t pid, const GivenUp& given_up, Taken& taken);
   Status take_all(const GivenUp& given_up, Taken& taken);
   Status attach_all(const GivenUp& given_up);

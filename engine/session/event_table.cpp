@@ -34,10 +34,13 @@ Status EventTable::prepare(const std::vector<Definition>& definitions) {
   if (probes->empty()) return Error{.code = Code::usage, .text = "no probe is defined"};
   probes_ = probes.take();
   RETURN_IF_ERROR(number_objects(probes_, planned_));
-  for (std::size_t i = 0; i < probes_.size(); ++i) add_points(probes_[i], static_cast<std::uint16_t>(i), planned_);
-  auto switches = definer_.plan_switches(probes_);
+  auto switches = definer_.plan_switches(probes_, planned_);
   if (!switches) return switches.error();
   switches_ = switches.take();
+  for (std::size_t i = 0; i < probes_.size(); ++i) {
+    probes_[i].changes_program = changes_program(switches_, i);
+    add_points(probes_[i], static_cast<std::uint16_t>(i), planned_);
+  }
   return ok();
 }
 

@@ -264,7 +264,12 @@ EventCounts Recording::all_counts_of(std::size_t event) const {
           .missed = seen.missed,
           .unavailable = seen.unavailable,
           .entries = seen.entries,
-          .self_unknown = seen.self_unknown};
+          .self_unknown = seen.self_unknown,
+          .overridden = seen.overridden,
+          .changed = seen.changed,
+          .delayed = seen.delayed,
+          .signalled = seen.signalled,
+          .not_changed = seen.not_changed};
 }
 
 EventCounts Recording::counts_of(std::size_t event) const {
@@ -278,7 +283,12 @@ EventCounts Recording::counts_of(std::size_t event) const {
           .missed = all.missed - before.missed,
           .unavailable = all.unavailable - before.unavailable,
           .entries = all.entries - before.entries,
-          .self_unknown = all.self_unknown - before.self_unknown};
+          .self_unknown = all.self_unknown - before.self_unknown,
+          .overridden = all.overridden - before.overridden,
+          .changed = all.changed - before.changed,
+          .delayed = all.delayed - before.delayed,
+          .signalled = all.signalled - before.signalled,
+          .not_changed = all.not_changed - before.not_changed};
 }
 
 }  // namespace uprobe

@@ -115,8 +115,8 @@ std::vector<std::string> Report::reasons_against_jumps() {
   for (const Probe& probe : table_.probes()) {
     const auto file = std::find_if(files.begin(), files.end(),
                                    [&](const control::FilePoints& f) { return f.file == probe.site.file; });
-    if (probe.spec.place.is_generated) {
-      reasons.emplace_back("it is in generated code");
+    if (probe.spec.place.is_generated || probe.changes_program) {
+      reasons.emplace_back(probe.changes_program ? control::kChangesProgram : "it is in generated code");
       continue;
     }
     if (probe.site.is_ifunc || file == files.end()) {
@@ -149,6 +149,7 @@ PlanReport Report::plan_of(const Probe& probe) const {
   report.address = probe.site.address;
   report.symbol = probe.site.symbol;
   report.bytes = probe.site.insn;
+  report.changes_program = probe.changes_program;
   if (probe.returns) report.returns = returns_text(probe);
   return report;
 }
@@ -164,7 +165,8 @@ std::vector<PlanReport> Report::plan(const std::vector<int>& pids) {
     report.why = may_jump ? reasons[reports.size()] : "--tier asks for a breakpoint";
     report.tier = may_jump && report.why.empty() ? "jump" : "int3";
     if (probe.spec.place.is_generated) report.tier = "hardware", report.why = "it is in generated code";
-    if (probe.site.is_ifunc) report.why = "an IFUNC: the implementation that the program chooses is probed";
+    if (probe.site.is_ifunc && !probe.changes_program)
+      report.why = "an IFUNC: the implementation that the program chooses is probed";
     reports.push_back(std::move(report));
   }
   return reports;
@@ -182,6 +184,8 @@ ProbeSummary Report::line_of(std::size_t event, const EventCounts& counts, std::
   line.recorded = counts.recorded - line.lost_to_reader_lag;
   line.missed = counts.missed, line.unavailable = counts.unavailable, line.filtered = counts.filtered,
   line.disabled = counts.disabled;
+  line.overridden = counts.overridden, line.changed = counts.changed, line.delayed = counts.delayed;
+  line.signalled = counts.signalled, line.not_changed = counts.not_changed;
   line.is_counted = table_.is_just_counted(event);
   line.hits = counts.recorded + line.filtered + line.disabled + line.lost_full + line.lost_too_big + line.lost_busy;
   if (line.hits == 0) line.hint = hint_for(probe, event, report);

@@ -139,7 +139,9 @@ struct alignas(128) LiveHeader {
   u64 reserved0[11];
   u32 bells[kBells];  // 0: free
   u32 tracing;        // the switch of the whole session
-  u32 reserved1[31];
+  // 1: triggers that change the program act in these processes, since they are the tool's own user's. Written by the tool.
+  u32 changes_allowed;
+  u32 reserved1[30];
 };
 static_assert(sizeof(LiveHeader) == 512 && offsetof(LiveHeader, tracing) == 384);
 
@@ -154,6 +156,7 @@ inline constexpr u16 kEventLooksFirst =
 inline constexpr u16 kEventCounts = 32;       // one adds to a histogram
 inline constexpr u16 kEventShowsStack = 128;  // one adds the stack to the record
 inline constexpr u16 kEventAtEntry = 64;      // at function entries: (sp) is the return address
+inline constexpr u16 kEventActs = 512;        // one changes the program
 inline constexpr u16 kEventSelf = 256;        // the payload needs the self time: entries are counted, and calls inside
 
 // One event (one definition).
@@ -189,7 +192,12 @@ struct alignas(128) EventCounts {
   u64 disabled;      // hits while the event or the session was off
   u64 entries;       // kEventSelf: calls that began
   u64 self_unknown;  // kEventSelf: returns whose self time is not known
-  u64 reserved[8];
+  u64 overridden;    // calls that have returned at once: the function did not run
+  u64 changed;       // hits after which a register had another value
+  u64 delayed;       // hits after which the thread has slept
+  u64 signalled;     // hits after which a signal was sent
+  u64 not_changed;   // times that a trigger was to change the program and could not
+  u64 reserved[3];
 };
 static_assert(sizeof(EventCounts) == sizeof(Event));
 
@@ -210,6 +218,7 @@ inline constexpr u16 kRecordNoClock = 1;    // rdtsc faulted (PR_SET_TSC): `tsc`
 inline constexpr u16 kRecordCommLater = 2;  // $comm was not fetched: the reader fills in the 16 bytes
 inline constexpr u16 kRecordNoEntry = 4;    // the entry record was missing: values from the function's entry are absent
 inline constexpr u16 kRecordStack = 16;     // after the payload and its padding: a StackHead and its data
+inline constexpr u16 kRecordChanged = 64;   // a trigger of the event has changed the program at this hit
 inline constexpr u16 kRecordJudgeLater =
     8;  // the filter needs the task's name, which was not fetched: the reader runs the filter
 

@@ -190,11 +190,19 @@ bool has_kind(const AreaSpec& spec, const EventSwitch& of, shared::TriggerKind k
                      [&](const program::TriggerProgram& trigger) { return trigger.kind == kind; });
 }
 
+bool has_change(const AreaSpec& spec, const EventSwitch& of) {
+  const auto begin = spec.triggers.begin() + of.first_trigger;
+  return std::any_of(begin, begin + of.trigger_count,
+                     [](const program::TriggerProgram& trigger) { return shared::changes_program(trigger.kind); });
+}
+
+// What changes the program is decided before the record is built.
 bool looks_first(const AreaSpec& spec, const EventSwitch& of) {
   const auto begin = spec.triggers.begin() + of.first_trigger;
   const bool is_looked_at =
       has_kind(spec, of, shared::TriggerKind::histogram) || has_kind(spec, of, shared::TriggerKind::stack);
   return std::any_of(begin, begin + of.trigger_count, [&](const program::TriggerProgram& trigger) {
+    if (shared::changes_program(trigger.kind)) return false;
     if (asks_name(spec, trigger)) return true;
     if (trigger.kind == shared::TriggerKind::stack) return trigger.count != shared::kUnlimited;
     return shared::turns_switch(trigger.kind) &&
@@ -212,6 +220,7 @@ void Area::Data::write_switches(const AreaSpec& spec) {
     if (looks_first(spec, of)) event[i].flags |= shared::kEventLooksFirst;
     if (has_kind(spec, of, shared::TriggerKind::histogram)) event[i].flags |= shared::kEventCounts;
     if (has_kind(spec, of, shared::TriggerKind::stack)) event[i].flags |= shared::kEventShowsStack;
+    if (has_change(spec, of)) event[i].flags |= shared::kEventActs;
     if (of.at_entry) event[i].flags |= shared::kEventAtEntry;
   }
   auto* made = table<shared::Trigger>(plan.triggers);
@@ -220,7 +229,13 @@ void Area::Data::write_switches(const AreaSpec& spec) {
     *made++ = {.kind = static_cast<std::uint32_t>(trigger.kind),
                .target = trigger.target,
                .first_test = tests_used,
-               .test_count = static_cast<std::uint32_t>(tests.size())};
+               .test_count = static_cast<std::uint32_t>(tests.size()),
+               .value = trigger.value,
+               .error_number = trigger.error_number,
+               .errno_place = static_cast<std::uint32_t>(trigger.errno_place),
+               .errno_at = trigger.errno_at,
+               .libc = trigger.libc,
+               .reserved = 0};
     for (Test copy : tests) {
       if (shared::is_text_test(copy.op) || shared::is_set_test(copy.op)) copy.value += text_used;
       table<Test>(plan.tests)[tests_used++] = copy;
@@ -382,6 +397,8 @@ shared::EventCounts Area::counts(std::uint32_t event) const {
     add(sum.lost_busy, counts.lost_busy), add(sum.missed, counts.missed);
     add(sum.unavailable, counts.unavailable), add(sum.disabled, counts.disabled);
     add(sum.entries, counts.entries), add(sum.self_unknown, counts.self_unknown);
+    add(sum.overridden, counts.overridden), add(sum.changed, counts.changed), add(sum.delayed, counts.delayed);
+    add(sum.signalled, counts.signalled), add(sum.not_changed, counts.not_changed);
   }
   return sum;
 }

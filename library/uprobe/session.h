@@ -35,7 +35,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -170,6 +172,9 @@ class Session {
   // The oldest event that was not taken yet; hits come up to 50 ms late. Nothing: none came in time, or none will come. Events
   // that are not taken stay in memory.
   std::optional<Event> next(std::chrono::milliseconds patience);
+  // The next `count` events of this name, "EVENT" or "GROUP/EVENT"; fewer where no more have come in `patience`, or will come. The
+  // others that come are kept for next(), finish() and later calls.
+  std::vector<Event> wait_for(std::string_view event, std::size_t count, std::chrono::milliseconds patience);
   // Waits for the end of the program, or for stop(), and returns all remaining events. A session with this process itself it
   // stops.
   std::vector<Event> finish();
@@ -191,6 +196,7 @@ class Session {
  private:
   explicit Session(std::unique_ptr<Tracer> tracer);
   std::unique_ptr<Tracer> tracer_;
+  std::deque<Event> kept_;  // by wait_for(), the oldest first
 };
 
 }  // namespace libuprobe

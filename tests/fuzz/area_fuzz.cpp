@@ -26,6 +26,7 @@
 #include "engine/program/compile.h"
 #include "engine/program/trigger.h"
 #include "engine/spec/parse.h"
+#include "preload/actions.h"
 #include "tests/agent/hit_state.h"
 #include "tests/agent/jump_probe.h"
 #include "tests/fuzz/driver.h"
@@ -57,7 +58,8 @@ const std::vector<Choice>& choices() {
       {"n > 3 && s ~ \"*e[a-f]x*\" && comm != \"x\"", {}},
       {"", {"hist:keys=n:size=128", "hist:keys=s,common_stacktrace:vals=n:size=128", "stacktrace:3"}},
       {"s == \"text\" || n & 7",
-       {"traceoff:2 if n > 5", "traceon:2", "hist:keys=n.log2,common_cpu:size=128 if s != \"a\""}}};
+       {"traceoff:2 if n > 5", "traceon:2", "hist:keys=n.log2,common_cpu:size=128 if s != \"a\""}},
+      {"", {"return=9 if s == \"some text\"", "set %bx=7:3 if n & 1", "delay=1us if n == 1"}}};
   return all;
 }
 
@@ -103,7 +105,8 @@ class View {
  private:
   void add_trigger(trace::AreaSpec& spec, const std::string& text) {
     const auto parsed = program::parse_trigger(text);
-    program::TriggerProgram made{.kind = parsed->kind, .count = parsed->count};
+    program::TriggerProgram made{.kind = parsed->kind, .count = parsed->count, .value = parsed->action.value};
+    if (parsed->kind == shared::TriggerKind::set_register) made.target = static_cast<u32>(parsed->action.target);
     made.condition = program::compile_condition(*parsed, text, program_.layout, {.id = 1, .cpus = cpus()}).take();
     if (parsed->kind == shared::TriggerKind::histogram) {
       made.target = static_cast<u32>(spec.histograms.size());
@@ -254,6 +257,18 @@ struct Words {
   }
 };
 
+// What is changed is what the plan says, at the hits that it says; whether it is, other processes may spoil.
+void check(const agent::Changes& changes, const shared::Registers& registers, u64 number, bool has_text) {
+  constexpr u32 kBx = static_cast<u32>(shared::Reg::bx);
+  require(changes.decided_count <= 1);
+  require(!changes.overrides || (has_text && changes.result == 9 && changes.errno_address == 0));
+  require(!changes.overrides || changes.return_to == *reinterpret_cast<const u64*>(registers[shared::Reg::sp]));
+  require(changes.set_registers == 0 ||
+          (number % 2 == 1 && changes.set_registers == 1u << kBx && changes.values[kBx] == 7));
+  require(changes.delay == 0 || (number == 1 && changes.delay == 1000));
+  require(changes.signal == 0);
+}
+
 void hit_once(View& view, u32 number) {
   static const Words words;
   u64 frames[8] = {word_of(&frames[2]), 0x4000, word_of(&frames[4]), 0x5000, 0, 0x6000, 0, 0};
@@ -265,7 +280,13 @@ void hit_once(View& view, u32 number) {
   registers[shared::Reg::ip] = 0x1000;
   const shared::Point point{};
   const u32 tid = static_cast<u32>(::getpid());
-  agent::record_event({agent::uprobe_block, &point, &registers, tid, true, false}, view.header(), 0);
+  agent::Hit hit{agent::uprobe_block, &point, &registers, tid, true, false};
+  agent::Changes changes;
+  hit.changes = &changes;
+  agent::decide_change(hit, view.header(), shared::Consumer{});
+  check(changes, registers, number, number % 2 == 0);
+  hit.is_changing = changes.decided_count != 0;
+  agent::record_event(hit, view.header(), 0);
 }
 
 void hit_by_steps(View& view, const Input& input, bool asks) {

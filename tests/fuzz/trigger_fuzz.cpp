@@ -57,6 +57,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string text(reinterpret_cast<const char*>(data), size);
   const auto spec = program::parse_trigger(text);
   if (!spec) return require_place(spec.error()), 0;
+  if (shared::changes_program(spec->kind))
+    require(spec->action.error_number <= 4095 && spec->action.target < shared::Reg::ip);
+  if (spec->kind == shared::TriggerKind::delay)
+    require(spec->action.value != 0 && spec->action.value <= shared::kMostDelay);
+  if (spec->kind == shared::TriggerKind::send_signal) require(spec->action.value >= 1 && spec->action.value <= 64);
   require(spec->attributes_at <= spec->attributes_end && spec->attributes_end <= size);
   if (spec->kind == shared::TriggerKind::histogram) {
     const auto plan = program::parse_histogram(text, spec->attributes_at, spec->attributes_end, layout());
@@ -80,5 +85,10 @@ std::vector<std::string> fuzz_seeds() {
       "stacktrace:3 if q & 1",
       "traceoff if (n == 1 || s == \"text\") && !(q >= 7)",
       "enable_event:g:e:3 if n < 0",
+      "return=-1,errno=ENOSPC:3 if n == 4",
+      "set %di=0xfff if q & 1",
+      "set $retval=-1:2",
+      "delay=10ms if s ~ \"x*\"",
+      "signal=STOP:1",
   };
 }

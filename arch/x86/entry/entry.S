@@ -242,8 +242,8 @@ enter_frame:
         ret
         .size uprobe_open_call, . - uprobe_open_call
 
-// Loads, and a store, that may fault: each faulting instruction has an entry in the table, uprobe_on_fault moves the thread
-// to the fix-up. bool uprobe_peekN(u64 address, u64* out), bool uprobe_poke8(u64 address, u64 value), bool uprobe_count_down(u64 address),
+// Loads, and stores, that may fault: each faulting instruction has an entry in the table, uprobe_on_fault moves the thread
+// to the fix-up. bool uprobe_peekN(u64 address, u64* out), bool uprobe_pokeN(u64 address, u64 value), bool uprobe_count_down(u64 address),
 // u64 uprobe_peek_words(u64 address, u64* out, u64 count), bool uprobe_peek_thread4(i64 offset, u64* out), bool uprobe_clock(u64* out).
         .macro FAULTS insn, fixup
         .pushsection .rodata.uprobe_faults, "a"
@@ -326,6 +326,17 @@ peek_words_end:
         .cfi_endproc
         .size uprobe_poke8, . - uprobe_poke8
         FAULTS  14b, peek_failed
+        .popsection
+
+        .pushsection .text
+        ENTRY uprobe_poke4
+        .cfi_startproc
+18:     movl    %esi, (%rdi)
+        movl    $1, %eax
+        ret
+        .cfi_endproc
+        .size uprobe_poke4, . - uprobe_poke4
+        FAULTS  18b, peek_failed
         .popsection
 
         .pushsection .text

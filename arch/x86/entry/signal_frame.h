@@ -139,6 +139,17 @@ inline void return_from_function(SignalFrame& f, u64 to, u64 result) {
   f.sp += 8;
 }
 
+// A general register other than the stack pointer; others are left alone.
+inline void set_register(SignalFrame& f, shared::Reg reg, u64 value) {
+  using shared::Reg;
+  constexpr u64 SignalFrame::*kPlaces[] = {&SignalFrame::ax,  &SignalFrame::bx,  &SignalFrame::cx,  &SignalFrame::dx,
+                                           &SignalFrame::si,  &SignalFrame::di,  &SignalFrame::bp,  nullptr,
+                                           &SignalFrame::r8,  &SignalFrame::r9,  &SignalFrame::r10, &SignalFrame::r11,
+                                           &SignalFrame::r12, &SignalFrame::r13, &SignalFrame::r14, &SignalFrame::r15};
+  const u32 index = static_cast<u32>(reg);
+  if (index < sizeof kPlaces / sizeof kPlaces[0] && reg != Reg::sp) f.*kPlaces[index] = value;
+}
+
 // Into uprobe_iterate (stub.S), which goes on at `copy`.
 inline void enter_iterate(SignalFrame& f, u64 copy, u64 iterate) {
   f.r11 = copy;

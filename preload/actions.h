@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// Triggers that change the program (engine/shared/trigger.h): decided for each event before the hit is recorded, carried out on the
+// signal frame of the breakpoint after all of its records. In-target code: README.md has its rules.
+#pragma once
+
+#include "preload/agent.h"
+
+namespace uprobe::agent {
+
+// What the events of one hit change, together. Of two that change the same thing the older definition has the last word.
+struct Changes {
+  static constexpr u32 kMostDecided = 16;
+  static constexpr u32 kSettable = static_cast<u32>(shared::Reg::ip);  // the registers before it
+
+  bool overrides = false;  // the function returns at once: `result`, to `return_to`
+  u64 result = 0, return_to = 0;
+  u64 errno_address = 0;  // 0: errno is left as it is
+  u32 error_number = 0;
+  u32 set_registers = 0;  // a bit for each, whose value is:
+  u64 values[kSettable];
+  u64 delay = 0;  // nanoseconds
+  u32 signal = 0;
+  u32 decided_count = 0;  // events that change something, as named by decided_name()
+  u32 decided[kMostDecided];
+};
+
+inline u32 decided_name(const shared::Consumer& consumer) { return u32{consumer.session} << 16 | consumer.event; }
+inline bool is_decided(const Changes& changes, const shared::Consumer& consumer) {
+  for (u32 i = 0; i < changes.decided_count; ++i)
+    if (changes.decided[i] == decided_name(consumer)) return true;
+  return false;
+}
+
+inline bool is_overridden(const Hit& hit) { return hit.changes != nullptr && hit.changes->overrides; }
+
+// Adds to *hit.changes what the triggers of the consumer's event change at this hit, and counts it. Makes no system call but the
+// prctl that reads a task's name.
+void decide_change(const Hit& hit, AreaHeader* area, const shared::Consumer& consumer);
+
+// Makes the changes in the frame of the breakpoint. True: the function does not run, and the thread goes on in its caller. May make
+// system calls: to sleep, and to send the thread a signal.
+bool carry_out(const Changes& changes, SignalFrame& frame);
+
+}  // namespace uprobe::agent
