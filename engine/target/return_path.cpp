@@ -10,22 +10,21 @@ using arch::ReturnFrame;
 
 constexpr std::uint64_t kDistance = 1024;  // below the stack pointer; the kernel has mapped far more
 
-Result<Addr> find_vdso(const ProcessFiles& files) {
-  const auto maps = files.maps();
-  if (!maps) return maps.error();
-  if (maps->empty()) return system_error("the program's mappings", ESRCH);  // it has been killed
-  for (const Mapping& m : *maps)
-    if (m.path == "[vdso]") return m.begin;
+}  // namespace
+
+Result<Mapping> find_vdso(const std::vector<Mapping>& maps) {
+  if (maps.empty()) return system_error("the program's mappings", ESRCH);  // it has been killed
+  for (const Mapping& m : maps)
+    if (m.path == "[vdso]") return m;
   return Error{.code = Code::refused, .text = "the program has no vDSO to make system calls in (vdso=0?)"};
 }
 
-}  // namespace
-
-Status ReturnPath::build(const ProcessFiles& files, const arch::ThreadRegisters& registers, std::uint64_t mask) {
+Status ReturnPath::build(const ProcessFiles& files, const std::vector<Mapping>& maps,
+                         const arch::ThreadRegisters& registers, std::uint64_t mask) {
   if (!arch::runs_native_code(registers)) return Error{.code = Code::refused, .text = "is a 32-bit program"};
-  const auto vdso = find_vdso(files);
+  const auto vdso = find_vdso(maps);
   if (!vdso) return vdso.error();
-  code_ = *vdso + arch::kElfPadding;
+  code_ = vdso->begin + arch::kElfPadding;
   frame_ = Addr{(arch::stack_pointer(registers) - kDistance) & ~std::uint64_t{15}};
   const ReturnFrame frame = arch::make_return_frame(registers, mask);
   RETURN_IF_ERROR(files.read(below_frame(), stack_before_.data(), stack_before_.size()));

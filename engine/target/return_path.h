@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "arch/abi/thread_registers.h"
 #include "arch/code/return_frame.h"
@@ -13,10 +14,14 @@
 
 namespace uprobe::target {
 
+// The vDSO among the mappings of a program; Code::refused where it has none.
+Result<Mapping> find_vdso(const std::vector<Mapping>& maps);
+
 class ReturnPath {
  public:
-  // Prepares the way to `registers` and `mask`. Code::refused when the program has no 64-bit vDSO.
-  Status build(const ProcessFiles& files, const arch::ThreadRegisters& registers, std::uint64_t mask);
+  // Prepares the way to `registers` and `mask`. Code::refused when the program has no 64-bit vDSO. `maps`: its mappings.
+  Status build(const ProcessFiles& files, const std::vector<Mapping>& maps, const arch::ThreadRegisters& registers,
+               std::uint64_t mask);
   // Another mask to arrive with.
   Status set_mask(const ProcessFiles& files, std::uint64_t mask);
 
@@ -24,12 +29,14 @@ class ReturnPath {
   void set_out(arch::ThreadRegisters& r) const;
   void turn_back(arch::ThreadRegisters& r) const;
 
+  // Where the frame begins, and what it needs below it.
+  Addr below_frame() const { return Addr{frame_.value - kPushed}; }
+
   // Puts back what stood there before; the thread must have its own registers again.
   void erase(const ProcessFiles& files) const;
 
  private:
   static constexpr std::uint64_t kPushed = 8;  // the return's number, below the frame
-  Addr below_frame() const { return Addr{frame_.value - kPushed}; }
 
   Addr code_, frame_;
   std::array<std::uint8_t, arch::kCallAndReturn.size()> code_before_{};
