@@ -111,8 +111,8 @@ std::vector<target::SystemCall> AgentImage::data_calls(Addr base) const {
   for (const Segment& s : segments_) {
     const std::uint64_t file_end = page_up(s.address + s.file_bytes), end = page_up(s.address + s.memory_bytes);
     if (end != file_end)
-      calls.push_back(target::map_call(base + file_end, end - file_end, s.protection,
-                                       MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS));
+      calls.push_back(
+          target::map_call(base + file_end, end - file_end, s.protection, MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS));
   }
   return calls;
 }

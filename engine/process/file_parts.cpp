@@ -24,7 +24,8 @@ class Opening {
     const std::size_t open = calls_.size();
     calls_.push_back(open_call(file));
     for (const FilePart& part : file.parts) {
-      calls_.push_back(target::map_call(part.at, part.bytes, part.protection, file.sharing | MAP_FIXED, -1, part.offset));
+      calls_.push_back(
+          target::map_call(part.at, part.bytes, part.protection, file.sharing | MAP_FIXED, -1, part.offset));
       calls_.back().takes = 4, calls_.back().from = open;
     }
     calls_.push_back({.number = SYS_close, .arguments = {}, .takes = 0, .from = open});

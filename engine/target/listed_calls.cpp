@@ -24,8 +24,7 @@ Result<Addr> place_of_code(const ProcessFiles& files, const Mapping& vdso) {
   std::uint64_t offset = 0;
   RETURN_IF_ERROR(files.read(vdso.begin + offsetof(Elf64_Ehdr, e_shoff), &offset, sizeof offset));
   const std::uint64_t bytes = vdso.end - vdso.begin;
-  const bool has_room =
-      offset >= sizeof(Elf64_Ehdr) && offset < bytes && bytes - offset >= arch::kListedCalls.size();
+  const bool has_room = offset >= sizeof(Elf64_Ehdr) && offset < bytes && bytes - offset >= arch::kListedCalls.size();
   return has_room ? Result<Addr>(vdso.begin + offset)
                   : Error{.code = Code::refused, .text = "the program's vDSO has no room for a list of calls"};
 }

@@ -23,7 +23,7 @@ namespace uprobe::target {
 class ListedCalls {
  public:
   static constexpr int kEnd = SIGURG;
-  static constexpr std::size_t kMost = 40;            // calls of a list
+  static constexpr std::size_t kMost = 40;              // calls of a list
   static constexpr std::uint64_t kScratchBytes = 4608;  // a path and some more
 
   // Puts the code over the section headers of the vDSO, which no program needs; the list goes below `stack`, where nothing is yet.

@@ -82,9 +82,7 @@ int wait_for_exec(pid_t pid) {
   }
 }
 
-bool may_change_maps(long number) {
-  return number != SYS_rt_sigaction && number != SYS_openat && number != SYS_close;
-}
+bool may_change_maps(long number) { return number != SYS_rt_sigaction && number != SYS_openat && number != SYS_close; }
 
 }  // namespace
 
@@ -236,9 +234,7 @@ bool PtraceTarget::makes_lists() {
   return prepared_ && !passes_filters_ && vdso && lists_->build(files_, *vdso, return_path_.below_frame());
 }
 
-std::optional<Addr> PtraceTarget::scratch() {
-  return makes_lists() ? std::optional(lists_->scratch()) : std::nullopt;
-}
+std::optional<Addr> PtraceTarget::scratch() { return makes_lists() ? std::optional(lists_->scratch()) : std::nullopt; }
 
 Status PtraceTarget::run_list(arch::ThreadRegisters& r) {
   if (::ptrace(PTRACE_SETREGS, pid(), nullptr, &r) != 0) return system_error("PTRACE_SETREGS", errno);
