@@ -266,6 +266,11 @@ Status PtraceTarget::system_calls(std::span<SystemCall> calls) {
 }
 
 Result<std::int64_t> PtraceTarget::system_call(long number, const std::array<std::uint64_t, 6>& a) {
+  if (lists_ && lists_->is_built()) {  // one stop instead of two
+    SystemCall call{.number = number, .arguments = a};
+    RETURN_IF_ERROR(system_calls({&call, 1}));
+    return call.result;
+  }
   if (may_change_maps(number)) maps_.reset();
   arch::ThreadRegisters r = registers_;
   return_path_.set_out(r);
