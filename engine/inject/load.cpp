@@ -24,7 +24,6 @@
 #include "engine/inject/memory_room.h"
 #include "engine/inject/seccomp.h"
 #include "engine/process/fd_transfer.h"
-#include "engine/process/file_parts.h"
 #include "engine/process/task_number.h"
 #include "engine/shared/mailbox.h"
 

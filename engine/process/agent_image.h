@@ -9,7 +9,7 @@
 #include "engine/base/fd.h"
 #include "engine/base/result.h"
 #include "engine/elf/elf_file.h"
-#include "engine/process/file_parts.h"
+#include "engine/process/fd_transfer.h"
 #include "engine/shared/agent_header.h"
 #include "engine/target/target.h"
 

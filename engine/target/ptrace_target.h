@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "arch/abi/thread_registers.h"
-#include "engine/target/listed_calls.h"
 #include "engine/target/return_path.h"
 #include "engine/target/target.h"
 

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -15,13 +16,25 @@
 #include "engine/base/fd.h"
 #include "engine/base/result.h"
 #include "engine/target/maps.h"
-#include "engine/target/system_calls.h"
 
 namespace uprobe::target {
 
 // Where a stopped thread goes on.
 struct ThreadPlace {
   std::uint64_t ip, sp;
+};
+
+// One of several system calls that a target makes one after the other.
+struct SystemCall {
+  static constexpr int kTakesNone = -1;
+
+  long number;
+  std::array<std::uint64_t, 6> arguments;
+  int takes = kTakesNone;   // the argument, from 0, that is the result of an earlier call of the list
+  std::size_t from = 0;     // the index of that call
+  std::int64_t result = 0;  // as the kernel returns it: -errno on failure
+
+  bool has_failed() const { return result < 0 && result > -4096; }
 };
 
 class Target {
