@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <utility>
 
 #include "engine/arm/arm_state.h"
 #include "engine/arm/barring.h"
@@ -24,6 +25,8 @@ class Armer {
   void look_ahead(target::Target& target);
   // The same for the block at `block`; does nothing once the breakpoints have been removed (disarm).
   Status arm(target::Target& target, Addr block, const Changed& changed);
+  // Call when a block was armed for the first time: requests will name it by its address.
+  void keep(Block block) { state_.known.keep(std::move(block)); }
   // Turns jumps in a range that the process is about to write into breakpoints, which can stay (downgrade_to_int3.h).
   Status take_jumps(target::Target& target, Addr block, const Changed& range);
   // Changes to a running program (live_points.h, live_changes.h).

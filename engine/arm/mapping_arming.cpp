@@ -101,7 +101,7 @@ MappingArming::MappingArming(ProcessArming& process, const target::Mapping& mapp
       text_(process.target) {}
 
 Status MappingArming::arm_mapping() {
-  const auto version = mapped_version(target_.pid(), mapping_);
+  const auto& version = process_.version_of(mapping_);
   if (!version) return ok();
   const auto& files = state_.probes.files();
   const FilePoints& own = state_.own.in(target_, mapping_, *version);
@@ -126,7 +126,7 @@ Status MappingArming::arm_mapping() {
 }
 
 Status MappingArming::arm_choices() {
-  const auto version = mapped_version(target_.pid(), mapping_);
+  const auto& version = process_.version_of(mapping_);
   for (const FilePoints& file : state_.probes.files()) {
     if (!version || file.file->identity() != version->identity || has_changed(file, *version)) continue;
     begin_file();

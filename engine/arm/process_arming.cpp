@@ -73,8 +73,16 @@ bool ProcessArming::is_just_mapped(const target::Mapping& m) const {
 
 Status ProcessArming::change() { return std::exchange(is_changed_, true) ? ok() : block.renew(target); }
 
+const std::optional<FileVersion>& ProcessArming::version_of(const target::Mapping& m) {
+  const auto known = versions_.find(m.begin);
+  return known != versions_.end() ? known->second : versions_[m.begin] = mapped_version(target.pid(), m);
+}
+
 bool ProcessArming::is_quiet() {
-  if (!is_quiet_) is_quiet_ = !is_live && !target.is_held() && is_single_threaded_at_start(target, block.address());
+  if (!is_quiet_) {
+    const bool may_be = !is_live && !target.is_held();
+    is_quiet_ = may_be && (target.is_new_program() || is_single_threaded_at_start(target, block.address()));
+  }
   return *is_quiet_;
 }
 
@@ -91,7 +99,7 @@ bool ProcessArming::follows_returns() {
   const auto brings_them = [&](const target::Mapping& m) {
     if (!is_armable(m)) return false;
     if (m.path.find(arch::kLoaderName) != std::string::npos) return true;
-    const auto version = mapped_version(target.pid(), m);
+    const auto& version = version_of(m);
     return version && state.own.in(target, m, *version).has_signal_return;
   };
   if (!follows_returns_) follows_returns_ = std::any_of(maps.begin(), maps.end(), brings_them);
@@ -100,7 +108,7 @@ bool ProcessArming::follows_returns() {
 
 bool ProcessArming::finds_stubs() {
   const auto has_point = [&](const target::Mapping& m) {
-    const auto version = is_armable(m) ? mapped_version(target.pid(), m) : std::nullopt;
+    const auto version = is_armable(m) ? version_of(m) : std::nullopt;
     return version && state.own.in(target, m, *version).finds_objects;
   };
   if (!finds_stubs_) finds_stubs_ = state.options.is_preloaded || std::any_of(maps.begin(), maps.end(), has_point);

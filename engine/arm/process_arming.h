@@ -2,6 +2,7 @@
 // A process whose points are being armed: what its mappings share, found out when it is needed. Internal to this folder.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <unordered_set>
@@ -49,6 +50,8 @@ class ProcessArming {
   Status change();
   bool is_changed() const { return is_changed_; }
 
+  // The file that is mapped there, as it was at the first question.
+  const std::optional<FileVersion>& version_of(const target::Mapping& m);
   // Whether the process has one thread, which executes none of the program's code.
   bool is_quiet();
   // Whether no thread executes the window after its first instruction, nor will come back there, as long as the process is
@@ -105,6 +108,7 @@ class ProcessArming {
  private:
   std::vector<Addr> wanted_semaphores() const;
 
+  std::map<Addr, std::optional<FileVersion>> versions_;  // by the mappings' addresses
   std::unordered_set<std::uint64_t> standing_;
   std::vector<ArmedPlace> texts_;  // of a stopped process, written after everything else
   std::string refusal_;

@@ -11,8 +11,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstddef>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,54 +31,48 @@ namespace uprobe::control {
 namespace {
 
 using target::PtraceTarget;
+using target::SystemCall;
 using target::Target;
 
 constexpr int kReadWrite = PROT_READ | PROT_WRITE;
 
-// One system call, whose negative result is an error about `what`.
-Result<std::uint64_t> checked_call(Target& target, const std::string& what, long number,
-                                   const std::array<std::uint64_t, 6>& arguments) {
-  auto result = target.system_call(number, arguments);
-  if (!result) return result.error();
-  if (*result < 0 && *result > -4096) return system_error(what + " in the target", static_cast<int>(-*result));
-  return static_cast<std::uint64_t>(*result);
-}
-
 // A kernel that does not know the advice does without it.
-Status advise(Target& target, Addr at, std::uint64_t bytes, std::uint64_t advice) {
-  auto advised = target.system_call(SYS_madvise, {at.value, bytes, advice, 0, 0, 0});
-  return advised ? ok() : Status(advised.error());
+SystemCall advise_call(Addr at, std::uint64_t bytes, std::uint64_t advice) {
+  return {.number = SYS_madvise, .arguments = {at.value, bytes, advice}};
 }
 
-// The mappings of one file.
-Status map_file(Target& target, Addr scratch, Addr base, std::span<const trace::MapStep> steps) {
-  auto fd = pass_file(target, scratch, steps.front().fd);
+FileParts parts_of(Addr base, std::span<const trace::MapStep> steps) {
+  FileParts file{.fd = steps.front().fd, .path = {}, .sharing = MAP_SHARED, .parts = {}};
+  file.parts.reserve(steps.size());
+  for (const trace::MapStep& step : steps)
+    file.parts.push_back({base + step.offset, step.length, step.writable ? kReadWrite : PROT_READ, step.file_offset});
+  return file;
+}
+
+Status map_file(Target& target, Addr scratch, const FileParts& file) {
+  auto fd = pass_file(target, scratch, file.fd);
   if (!fd) return fd.error();
-  std::vector<MappedRange> ranges;
-  Status done = ok();
-  for (const trace::MapStep& step : steps) {
-    auto made = target::map_memory(target, base + step.offset, step.length, step.writable ? kReadWrite : PROT_READ,
-                                   MAP_SHARED | MAP_FIXED, *fd, step.file_offset, "the session area");
-    if (done && !made) done = made.error();
-    ranges.push_back({base + step.offset, step.length});
-  }
-  close_in(target, *fd, steps.front().fd);
-  return done ? check_mapped(target, ranges, steps.front().fd) : done;
+  const Status done = map_parts(target, file, *fd, "the session area");
+  close_in(target, *fd, file.fd);
+  return done ? check_mapped(target, ranges_of(file), file.fd) : done;
 }
 
 // Core files of the target are without the rings, whose pages would be allocated for it.
-Status map_live_part(Target& target, Addr scratch, Addr base, std::span<const trace::MapStep> steps) {
-  RETURN_IF_ERROR(map_file(target, scratch, base, steps));
-  const Addr begin = base + steps.front().offset, end = base + steps.back().offset + steps.back().length;
-  return advise(target, begin, end - begin, MADV_DONTDUMP);
+SystemCall keep_from_core_files(const FileParts& live) {
+  const Addr begin = live.parts.front().at;
+  return advise_call(begin, live.parts.back().at + live.parts.back().bytes - begin, MADV_DONTDUMP);
+}
+
+Status map_live_part(Target& target, Addr scratch, const FileParts& live) {
+  RETURN_IF_ERROR(map_file(target, scratch, live));
+  SystemCall advice = keep_from_core_files(live);
+  return target.system_calls({&advice, 1});
 }
 
 // Private, and empty in a child of fork. (A kernel before 4.14 copies it, into a child in which no thread waits for an answer.)
-Status map_mailbox(Target& target, Addr at) {
-  auto made = target::map_memory(target, at, shared::kMailboxBytes, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-                                 -1, 0, "the mailbox");
-  if (!made) return made.error();
-  return advise(target, at, shared::kMailboxBytes, MADV_WIPEONFORK);
+std::array<SystemCall, 2> mailbox_calls(Addr at) {
+  return {target::map_call(at, shared::kMailboxBytes, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED),
+          advise_call(at, shared::kMailboxBytes, MADV_WIPEONFORK)};
 }
 
 // The rings' pages are the target's own memory once it touches them first. Where that could bring it near a limit, the tool
@@ -95,39 +92,73 @@ Addr place_far_from_code(std::uint64_t bytes) {
 }
 
 // [ the mailbox | plan and live part ]
-Result<Addr> map_area(Target& target, MappedMemory& mapped, Addr scratch, const trace::Area& area, std::size_t part) {
-  const std::uint64_t bytes = shared::kMailboxBytes + area.span_bytes();
-  auto place = mapped.map(bytes, PROT_NONE, MAP_NORESERVE, "the session area", place_far_from_code(bytes));
-  if (!place) return place.error();
-  RETURN_IF_ERROR(map_mailbox(target, *place));
-  const Addr base = *place + shared::kMailboxBytes;
-  const std::vector<trace::MapStep> steps = area.map_steps(part);
-  const std::span all(steps);
-  RETURN_IF_ERROR(map_file(target, scratch, base, all.first(1)));
-  RETURN_IF_ERROR(map_live_part(target, scratch, base, all.subspan(1)));
-  return base;
+std::uint64_t area_bytes(const trace::Area& area) { return shared::kMailboxBytes + area.span_bytes(); }
+
+MappedMemory::Wanted wanted_area(const trace::Area& area) {
+  const std::uint64_t bytes = area_bytes(area);
+  return {bytes, PROT_NONE, MAP_NORESERVE, "the session area", place_far_from_code(bytes)};
 }
 
-Status install_handler(Target& target, Addr scratch, int signal, Addr entry, Addr restorer, shared::AppAction& before) {
-  const shared::KernelSigaction action{entry.value, shared::kAgentSaFlags, restorer.value, 0};
-  const Addr old = scratch + sizeof action;
-  RETURN_IF_ERROR(target.write(scratch, &action, sizeof action));
-  auto done = checked_call(target, "rt_sigaction", SYS_rt_sigaction,
-                           {static_cast<std::uint64_t>(signal), scratch.value, old.value, 8, 0, 0});
-  if (!done) return done.error();
-  shared::KernelSigaction found{};
-  RETURN_IF_ERROR(target.read(old, &found, sizeof found));
-  before = {found.handler, found.flags, found.restorer, found.mask};
-  return ok();
+MappedMemory::Wanted wanted_block(std::size_t points) {
+  return {Block::bytes_for(points), kReadWrite, MAP_NORESERVE, "the process block"};
+}
+
+// The files of an area whose mailbox is at `place`.
+struct AreaFiles {
+  AreaFiles(Addr place, const trace::Area& area, std::size_t part) : AreaFiles(place, area.map_steps(part)) {}
+
+  FileParts plan, live;
+
+ private:
+  AreaFiles(Addr place, const std::vector<trace::MapStep>& steps)
+      : plan(parts_of(place + shared::kMailboxBytes, std::span(steps).first(1))),
+        live(parts_of(place + shared::kMailboxBytes, std::span(steps).subspan(1))) {}
+};
+
+// Maps it into its reservation.
+Status map_area(Target& target, Addr place, Addr scratch, const trace::Area& area, std::size_t part) {
+  std::array<SystemCall, 2> mailbox = mailbox_calls(place);
+  RETURN_IF_ERROR(target.system_calls(mailbox));
+  if (auto made = target::mapped_by(mailbox[0], "the mailbox"); !made) return made.error();
+  const AreaFiles files(place, area, part);
+  RETURN_IF_ERROR(map_file(target, scratch, files.plan));
+  return map_live_part(target, scratch, files.live);
+}
+
+// The memory for one call of rt_sigaction.
+struct Dispositions {
+  shared::KernelSigaction now, before;
+};
+using AllDispositions = std::array<Dispositions, shared::kAppSignals>;
+
+// Sets all dispositions, and reads what they were.
+Status set_dispositions(Target& target, Addr scratch, AllDispositions& all) {
+  RETURN_IF_ERROR(target.write(scratch, all.data(), sizeof all));
+  std::vector<SystemCall> calls;
+  calls.reserve(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Addr at = scratch + i * sizeof(Dispositions), old = at + offsetof(Dispositions, before);
+    calls.push_back({.number = SYS_rt_sigaction,
+                     .arguments = {std::uint64_t{shared::kFaultSignalNumbers[i]}, at.value, old.value, 8}});
+  }
+  RETURN_IF_ERROR(target.system_calls(calls));
+  for (const SystemCall& call : calls)
+    if (call.has_failed()) return system_error("rt_sigaction in the target", static_cast<int>(-call.result));
+  return target.read(scratch, all.data(), sizeof all);
 }
 
 Status install_handlers(Target& target, const MappedAgent& agent, Addr scratch, Block& block) {
   const Addr restorer = agent.place(agent.header.restorer);
   const Addr trap = agent.place(agent.header.trap_entry), fault = agent.place(agent.header.fault_entry);
+  AllDispositions all{};
   for (std::uint32_t i = 0; i < shared::kAppSignals; ++i) {
-    const int signal = static_cast<int>(shared::kFaultSignalNumbers[i]);
-    const Addr entry = signal == SIGTRAP ? trap : fault;
-    RETURN_IF_ERROR(install_handler(target, scratch, signal, entry, restorer, block.head().actions[i]));
+    const Addr entry = shared::kFaultSignalNumbers[i] == SIGTRAP ? trap : fault;
+    all[i].now = {entry.value, shared::kAgentSaFlags, restorer.value, 0};
+  }
+  RETURN_IF_ERROR(set_dispositions(target, scratch, all));
+  for (std::uint32_t i = 0; i < shared::kAppSignals; ++i) {
+    const shared::KernelSigaction& found = all[i].before;
+    block.head().actions[i] = {found.handler, found.flags, found.restorer, found.mask};
   }
   return ok();
 }
@@ -154,33 +185,25 @@ bool is_data(const std::vector<target::Mapping>& maps, Addr at) {
   return m != nullptr && m->readable && !m->executable;
 }
 
-Result<Addr> place_area_by(Target& target, Addr scratch, const trace::Area& area, std::size_t part) {
+Status make_room(Target& target, const trace::Area& area, std::size_t part) {
   RETURN_IF_ERROR(check_room(target.pid(), area));
-  RETURN_IF_ERROR(keep_memory_free(target.pid(), area.live(part)));
-  MappedMemory mapped(target);
-  auto base = map_area(target, mapped, scratch, area, part);
-  if (base) mapped.keep();
-  return base;
+  return keep_memory_free(target.pid(), area.live(part));
 }
 
-Result<Block> place_block_by(Target& target, Addr scratch, const MappedAgent& agent, const trace::Area& area,
-                             std::size_t points, std::uint64_t blocked, std::size_t part) {
-  auto area_base = place_area_by(target, scratch, area, part);
-  if (!area_base) return area_base.error();
-  MappedMemory mapped(target);
-  auto place = mapped.map(Block::bytes_for(points), kReadWrite, MAP_NORESERVE, "the process block");
-  auto block = place ? Block::create(target, *place, points) : Result<Block>(place.error());
-  if (!block) {
-    const std::uint64_t first = area_base->value - shared::kMailboxBytes;
-    static_cast<void>(target.system_call(SYS_munmap, {first, shared::kMailboxBytes + area.span_bytes(), 0, 0, 0, 0}));
-    return block.error();
-  }
-  mapped.keep();
+struct Places {
+  Addr area, block;  // the area begins with the mailbox
+};
+
+// Makes the block at its place, when agent and area are mapped, and tells the agent.
+Result<Block> fill_block(Target& target, const Places& places, const MappedAgent& agent, std::size_t points,
+                         std::uint64_t blocked) {
+  auto block = Block::create(target, places.block, points);
+  if (!block) return block;
   block->head().agent_base = agent.base.value;
   block->head().agent_text = agent.place(agent.header.text).value;
   block->head().agent_text_end = agent.place(agent.header.text_end).value;
   block->head().jump_entry = agent.place(agent.header.jump_entry).value;
-  block->head().sessions[0].area = area_base->value;
+  block->head().sessions[0].area = (places.area + shared::kMailboxBytes).value;
   block->head().session_count = 1;
   const auto maps = target.maps();
   if (!maps) return maps.error();
@@ -192,17 +215,55 @@ Result<Block> place_block_by(Target& target, Addr scratch, const MappedAgent& ag
   block->head().start_blocked = blocked & shared::kOurSignals;
   RETURN_IF_ERROR(block->write_head(target));
   const Addr slot = agent.place(agent.header.block_slot);
-  RETURN_IF_ERROR(target.write(slot, &place->value, sizeof place->value));
+  RETURN_IF_ERROR(target.write(slot, &places.block.value, sizeof places.block.value));
   return block;
+}
+
+Result<Block> place_block_by(Target& target, Addr scratch, const MappedAgent& agent, const trace::Area& area,
+                             std::size_t points, std::uint64_t blocked, std::size_t part) {
+  RETURN_IF_ERROR(make_room(target, area, part));
+  MappedMemory mapped(target);
+  const auto places = mapped.map_all(std::array{wanted_area(area), wanted_block(points)});
+  if (!places) return places.error();
+  RETURN_IF_ERROR(map_area(target, places->at(0), scratch, area, part));
+  auto block = fill_block(target, {places->at(0), places->at(1)}, agent, points, blocked);
+  if (block) mapped.keep();
+  return block;
+}
+
+Status begin_work(Target& target, const MappedAgent& agent, Addr scratch, Block& block) {
+  RETURN_IF_ERROR(install_handlers(target, agent, scratch, block));
+  return block.write_agent_part(target);
 }
 
 Result<Block> install_agent_by(Target& target, Addr scratch, const MappedAgent& agent, const trace::Area& area,
                                std::size_t points, std::uint64_t blocked, std::size_t part) {
   auto block = place_block_by(target, scratch, agent, area, points, blocked, part);
-  if (!block) return block;
-  RETURN_IF_ERROR(install_handlers(target, agent, scratch, *block));
-  RETURN_IF_ERROR(block->write_agent_part(target));
+  if (block) RETURN_IF_ERROR(begin_work(target, agent, scratch, *block));
   return block;
+}
+
+// Agent and area, each into its reservation, in one list of calls.
+Status map_all_at_once(Target& target, Addr scratch, const AgentImage& agent, Addr base, Addr area_place,
+                       const trace::Area& area, std::size_t part) {
+  const auto file = agent.same_file();
+  if (!file) return file.error();
+  const AreaFiles of_area(area_place, area, part);
+  const std::array files{agent.parts_at(base, file->get()), of_area.plan, of_area.live};
+  std::vector<SystemCall> others = agent.data_calls(base);
+  for (const SystemCall& call : mailbox_calls(area_place)) others.push_back(call);
+  others.push_back(keep_from_core_files(of_area.live));
+  RETURN_IF_ERROR(map_at_once(target, scratch, PtraceTarget::kScratchBytes, files, others));
+  return agent.write_zeros(target, base);
+}
+
+// One after the other, where it cannot be done at once.
+Status map_all(Target& target, Addr scratch, const AgentImage& agent, Addr base, Addr area_place,
+               const trace::Area& area, std::size_t part) {
+  const Status done = map_all_at_once(target, scratch, agent, base, area_place, area, part);
+  if (done || done.error().code == Code::killed) return done;
+  RETURN_IF_ERROR(agent.map_at(target, scratch, PtraceTarget::kScratchBytes, base));
+  return map_area(target, area_place, scratch, area, part);
 }
 
 }  // namespace
@@ -213,9 +274,15 @@ bool is_data(Target& target, Addr at) {
 }
 
 Result<Addr> place_area(Target& target, const trace::Area& area, std::size_t part) {
-  MappedMemory scratch_memory(target);
+  MappedMemory scratch_memory(target), mapped(target);
   auto scratch = scratch_memory.map_scratch();
-  return scratch ? place_area_by(target, *scratch, area, part) : scratch;
+  if (!scratch) return scratch;
+  RETURN_IF_ERROR(make_room(target, area, part));
+  const auto place = mapped.map_all(std::array{wanted_area(area)});
+  if (!place) return place.error();
+  RETURN_IF_ERROR(map_area(target, place->front(), *scratch, area, part));
+  mapped.keep();
+  return place->front() + shared::kMailboxBytes;
 }
 
 Status replace_part(Target& target, Addr base, const trace::Area& area, std::size_t part) {
@@ -223,8 +290,7 @@ Status replace_part(Target& target, Addr base, const trace::Area& area, std::siz
   MappedMemory scratch_memory(target);
   auto scratch = scratch_memory.map_scratch();
   if (!scratch) return scratch.error();
-  const std::vector<trace::MapStep> steps = area.map_steps(part);
-  return map_live_part(target, *scratch, base, std::span(steps).subspan(1));
+  return map_live_part(target, *scratch, AreaFiles(base - shared::kMailboxBytes, area, part).live);
 }
 
 Status cover_part(Target& target, Addr base, const trace::Area& area) {
@@ -255,30 +321,32 @@ Status uninstall_handlers(Target& target, Block& block) {
   MappedMemory scratch_memory(target);
   auto scratch = scratch_memory.map_scratch();
   if (!scratch) return scratch.error();
+  AllDispositions all{};
   for (std::uint32_t i = 0; i < shared::kAppSignals; ++i) {
     const shared::AppAction& before = block.head().actions[i];
-    const shared::KernelSigaction action{before.handler, before.flags, before.restorer, before.mask};
-    RETURN_IF_ERROR(target.write(*scratch, &action, sizeof action));
-    auto done = checked_call(target, "rt_sigaction", SYS_rt_sigaction,
-                             {std::uint64_t{shared::kFaultSignalNumbers[i]}, scratch->value, 0, 8, 0, 0});
-    if (!done) return done.error();
+    all[i].now = {before.handler, before.flags, before.restorer, before.mask};
   }
-  return ok();
+  return set_dispositions(target, *scratch, all);
 }
 
 Result<Block> load_agent(PtraceTarget& target, const AgentImage& agent, const trace::Area& area, std::size_t points,
                          std::size_t part) {
-  MappedMemory scratch_memory(target);
-  auto scratch = scratch_memory.map_scratch();
+  MappedMemory scratch_memory(target), mapped(target);
+  const auto room = target.scratch();
+  auto scratch = room ? Result<Addr>(*room) : scratch_memory.map_scratch();
   if (!scratch) return scratch.error();
-  auto base = agent.map_into(target, *scratch, kScratchBytes);
-  if (!base) return base.error();
+  RETURN_IF_ERROR(make_room(target, area, part));
+  const MappedMemory::Wanted wanted_agent{agent.span(), PROT_NONE, 0, "address space for the agent"};
+  const auto places = mapped.map_all(std::array{wanted_agent, wanted_area(area), wanted_block(points)});
+  if (!places) return places.error();
+  const Addr base = places->at(0), area_place = places->at(1);
+  RETURN_IF_ERROR(map_all(target, *scratch, agent, base, area_place, area, part));
   const std::uint64_t blocked = target.signal_mask();
-  auto block = install_agent_by(target, *scratch, agent.mapped_at(*base), area, points, blocked, part);
-  if (!block) {
-    agent.unmap_from(target, *base);
-    return block.error();
-  }
+  const MappedAgent there = agent.mapped_at(base);
+  auto block = fill_block(target, {area_place, places->at(2)}, there, points, blocked);
+  if (!block) return block;
+  RETURN_IF_ERROR(begin_work(target, there, *scratch, *block));
+  mapped.keep();
   // A breakpoint under a blocked SIGTRAP kills the process. The virtual mask keeps what the program's parent had blocked.
   RETURN_IF_ERROR(target.set_signal_mask(blocked & ~shared::kOurSignals));
   return block;

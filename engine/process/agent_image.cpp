@@ -97,29 +97,34 @@ Result<int> AgentImage::open_path_in(target::Target& target, Addr scratch, std::
   return static_cast<int>(*number);
 }
 
-// `number`: the descriptor in the target.
-Status AgentImage::map_file_parts(target::Target& target, Addr base, int number, int file) const {
-  std::vector<MappedRange> ranges;
+FileParts AgentImage::parts_at(Addr base, int file) const {
+  FileParts parts{.fd = file, .path = path_, .sharing = MAP_PRIVATE, .parts = {}};
   for (const Segment& s : segments_) {
     const std::uint64_t begin = page_down(s.address), bytes = page_up(s.address + s.file_bytes) - begin;
-    auto made = target::map_memory(target, base + begin, bytes, s.protection, MAP_PRIVATE | MAP_FIXED, number,
-                                   s.offset - (s.address - begin), "the agent");
-    if (!made) return made.error();
-    ranges.push_back({base + begin, bytes});
+    parts.parts.push_back({base + begin, bytes, s.protection, s.offset - (s.address - begin)});
   }
-  return check_mapped(target, ranges, file);
+  return parts;
 }
 
-Status AgentImage::add_zeros(target::Target& target, Addr base, const Segment& s) const {
-  const std::uint64_t file_end = page_up(s.address + s.file_bytes), memory_end = page_up(s.address + s.memory_bytes);
-  if (s.memory_bytes > s.file_bytes && (s.protection & PROT_WRITE) != 0) {
-    const std::string zeros(file_end - (s.address + s.file_bytes), '\0');
-    RETURN_IF_ERROR(target.write(base + s.address + s.file_bytes, zeros.data(), zeros.size()));
+std::vector<target::SystemCall> AgentImage::data_calls(Addr base) const {
+  std::vector<target::SystemCall> calls;
+  for (const Segment& s : segments_) {
+    const std::uint64_t file_end = page_up(s.address + s.file_bytes), end = page_up(s.address + s.memory_bytes);
+    if (end != file_end)
+      calls.push_back(
+          target::map_call(base + file_end, end - file_end, s.protection, MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS));
   }
-  if (memory_end == file_end) return ok();
-  auto bss = target::map_memory(target, base + file_end, memory_end - file_end, s.protection,
-                                MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, -1, 0, "the agent's data");
-  return bss ? ok() : Status(bss.error());
+  return calls;
+}
+
+Status AgentImage::write_zeros(target::Target& target, Addr base) const {
+  for (const Segment& s : segments_) {
+    if (s.memory_bytes <= s.file_bytes || (s.protection & PROT_WRITE) == 0) continue;
+    const std::uint64_t end = s.address + s.file_bytes;
+    const std::string zeros(page_up(end) - end, '\0');
+    RETURN_IF_ERROR(target.write(base + end, zeros.data(), zeros.size()));
+  }
+  return ok();
 }
 
 Status AgentImage::map_from(target::Target& target, Addr scratch, std::size_t scratch_bytes, Addr base,
@@ -128,20 +133,29 @@ Status AgentImage::map_from(target::Target& target, Addr scratch, std::size_t sc
   if (!file) return file.error();
   auto number = by_path ? open_path_in(target, scratch, scratch_bytes) : pass_file(target, scratch, file->get());
   if (!number) return number.error();
-  Status done = map_file_parts(target, base, *number, file->get());
+  const FileParts parts = parts_at(base, file->get());
+  Status done = map_parts(target, parts, *number, "the agent");
+  if (done) done = check_mapped(target, ranges_of(parts), file->get());
   close_in(target, *number, file->get());
-  for (const Segment& segment : segments_)
-    if (done) done = add_zeros(target, base, segment);
-  return done;
+  RETURN_IF_ERROR(done);
+  std::vector<target::SystemCall> data = data_calls(base);
+  RETURN_IF_ERROR(target.system_calls(data));
+  for (const target::SystemCall& call : data)
+    if (auto made = target::mapped_by(call, "the agent's data"); !made) return made.error();
+  return write_zeros(target, base);
+}
+
+Status AgentImage::map_at(target::Target& target, Addr scratch, std::size_t scratch_bytes, Addr base) const {
+  const bool has_path = shares_our_view(target.pid());
+  if (has_path && map_from(target, scratch, scratch_bytes, base, true)) return ok();
+  return map_from(target, scratch, scratch_bytes, base, false);
 }
 
 Result<Addr> AgentImage::map_into(target::Target& target, Addr scratch, std::size_t scratch_bytes) const {
   auto base = target::map_memory(target, Addr{0}, span_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0,
                                  "address space for the agent");
   if (!base) return base.error();
-  const bool has_path = shares_our_view(target.pid());
-  if (has_path && map_from(target, scratch, scratch_bytes, *base, true)) return *base;
-  const Status done = map_from(target, scratch, scratch_bytes, *base, false);
+  const Status done = map_at(target, scratch, scratch_bytes, *base);
   if (done) return *base;
   unmap_from(target, *base);
   return done.error();

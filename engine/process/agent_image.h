@@ -9,6 +9,7 @@
 #include "engine/base/fd.h"
 #include "engine/base/result.h"
 #include "engine/elf/elf_file.h"
+#include "engine/process/fd_transfer.h"
 #include "engine/shared/agent_header.h"
 #include "engine/target/target.h"
 
@@ -34,12 +35,19 @@ class AgentImage {
   // Code::not_found, or Code::damaged when the file is not an agent of this version.
   static Result<AgentImage> open(const std::string& path);
 
+  std::uint64_t span() const { return span_; }  // the address space that its segments need
+
   // Maps the segments into the target: from the path, or from a sealed copy in memory where the target cannot open the path
   // (chroot, noexec file system). Returns the base address; on an error nothing stays mapped.
   Result<Addr> map_into(target::Target& target, Addr scratch, std::size_t scratch_bytes) const;
-  // Only while none of the agent's signal handlers is installed.
-  void unmap_from(target::Target& target, Addr base) const;
-
+  // The same inside a reservation of span() at `base`, which stays.
+  Status map_at(target::Target& target, Addr scratch, std::size_t scratch_bytes, Addr base) const;
+  // The steps of that, for a caller that makes all calls at once. The file: the one from which the image was read; its parts, from
+  // the path; the calls for data that is in no file; and the writing of zeros after the file's end, when all is mapped.
+  Result<Fd> same_file() const;
+  FileParts parts_at(Addr base, int file) const;
+  std::vector<target::SystemCall> data_calls(Addr base) const;
+  Status write_zeros(target::Target& target, Addr base) const;
   MappedAgent mapped_at(Addr base) const { return {header_, base + header_address_, base}; }
 
  private:
@@ -47,12 +55,10 @@ class AgentImage {
     std::uint64_t address, offset, file_bytes, memory_bytes;
     int protection;
   };
-  Result<Fd> same_file() const;
   Result<Fd> sealed_copy() const;
   Result<int> open_path_in(target::Target& target, Addr scratch, std::size_t scratch_bytes) const;
   Status map_from(target::Target& target, Addr scratch, std::size_t scratch_bytes, Addr base, bool by_path) const;
-  Status map_file_parts(target::Target& target, Addr base, int number, int file) const;
-  Status add_zeros(target::Target& target, Addr base, const Segment& segment) const;
+  void unmap_from(target::Target& target, Addr base) const;
 
   std::string path_;
   std::shared_ptr<const elf::ElfFile> file_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,14 @@ class MappedMemory {
 
   // `wish`: the address, if it is free.
   Result<Addr> map(std::uint64_t bytes, int protection, int flags, const std::string& what, Addr wish = {});
+  // Several at once. On an error none stays mapped.
+  struct Wanted {
+    std::uint64_t bytes;
+    int protection, flags;
+    std::string what;
+    Addr wish = {};
+  };
+  Result<std::vector<Addr>> map_all(std::span<const Wanted> wanted);
   Result<Addr> map_scratch(std::uint64_t bytes = kScratchBytes);
   void keep() { places_.clear(); }
 

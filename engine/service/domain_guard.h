@@ -32,6 +32,8 @@ class DomainGuard {
 
   // The part for a process that is about to join the session. On an Error the process runs untraced.
   Result<std::size_t> part_for(pid_t pid);
+  // The same for one that is stopped, and has these credentials.
+  Result<std::size_t> part_for(const Credentials& credentials) { return domains_.part_for(credentials); }
   // A process has joined the session, or runs another program in it.
   void has_come(pid_t pid);
   // A process says that its credentials may have changed. If they have, it has its new part when this returns.

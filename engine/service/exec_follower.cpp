@@ -178,7 +178,7 @@ Status ExecFollower::load(const Pending& p, target::PtraceTarget& target) {
   if (!after) return after.error();
   if (!is_of_tool(p.before) && has_gained(p.before, *after))
     return Error{.code = Code::refused, .text = "execve has changed its credentials"};
-  return load_(target);
+  return load_(target, *after);
 }
 
 bool ExecFollower::handle_stop(Pending& p, pid_t who, int status) {

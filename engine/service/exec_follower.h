@@ -16,8 +16,9 @@ namespace uprobe::control {
 
 class ExecFollower {
  public:
-  // `load` loads the agent into the stopped program. On an error the program runs on untraced and the error is noted.
-  using Load = std::function<Status(target::PtraceTarget&)>;
+  // `load` loads the agent into the stopped program, which has these credentials. On an error the program runs on untraced and the
+  // error is noted.
+  using Load = std::function<Status(target::PtraceTarget&, const Credentials&)>;
   explicit ExecFollower(Load load) : load_(std::move(load)) {}
   ~ExecFollower();  // releases every thread that it still waits for
 

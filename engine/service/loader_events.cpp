@@ -9,7 +9,6 @@
 #include "engine/base/fd.h"
 #include "engine/base/procfs.h"
 #include "engine/process/mapped_file.h"
-#include "engine/target/target.h"
 
 namespace uprobe::control {
 namespace {
@@ -56,10 +55,10 @@ Addr interpreter_base(pid_t pid) {
 }
 
 // The file that is mapped there. The name in the program may lead through links of another root.
-Result<std::shared_ptr<const elf::ElfFile>> open_interpreter(pid_t pid, Addr base, plan::FileCache& files) {
-  const auto process = target::ProcessFiles::open(pid);
-  if (!process) return process.error();
-  const auto maps = process->maps();
+Result<std::shared_ptr<const elf::ElfFile>> open_interpreter(target::Target& target, Addr base,
+                                                             plan::FileCache& files) {
+  const pid_t pid = target.pid();
+  const auto maps = target.maps();
   if (!maps) return maps.error();
   const auto mapped =
       std::find_if(maps->begin(), maps->end(), [&](const target::Mapping& m) { return m.begin == base; });
@@ -80,11 +79,10 @@ Result<std::string> add_static_hook(const std::string& program, plan::FileCache&
 
 }  // namespace
 
-Result<std::string> add_library_hook(pid_t pid, plan::FileCache& files, ProbeSet& probes) {
-  const std::string proc = procfs::path(pid);
-  const Addr base = interpreter_base(pid);
-  if (!base) return add_static_hook(proc + "/exe", files, probes);
-  auto loader = open_interpreter(pid, base, files);
+Result<std::string> add_library_hook(target::Target& target, plan::FileCache& files, ProbeSet& probes) {
+  const Addr base = interpreter_base(target.pid());
+  if (!base) return add_static_hook(procfs::path(target.pid(), "exe"), files, probes);
+  auto loader = open_interpreter(target, base, files);
   if (!loader) return loader.error();
   const Status added = add_hook(*loader, "_dl_debug_state", probes);
   return added ? std::string() : "libraries cannot be followed: " + added.error().text;

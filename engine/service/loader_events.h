@@ -2,9 +2,8 @@
 // Finds where the program reports changes of its libraries: a point that a session needs besides its probes.
 #pragma once
 
-#include <sys/types.h>
-
 #include "engine/arm/probe_set.h"
+#include "engine/target/target.h"
 
 namespace uprobe::control {
 
@@ -12,6 +11,6 @@ namespace uprobe::control {
 // glibc and musl call after mapping the first libraries, before the constructors, and before and after every dlopen and
 // dlclose. Static programs with IFUNC probes: `__libc_setup_tls`, which glibc calls right after the IFUNCs have chosen. Returns
 // a note when a point is needed and none was found: libraries are not probed then.
-Result<std::string> add_library_hook(pid_t pid, plan::FileCache& files, ProbeSet& probes);
+Result<std::string> add_library_hook(target::Target& target, plan::FileCache& files, ProbeSet& probes);
 
 }  // namespace uprobe::control

@@ -33,7 +33,7 @@ using shared::MailSlot;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::microseconds kIdlePace = 50ms, kExecPace = 200us, kTurn = 100us;
+constexpr std::chrono::microseconds kIdlePace = 50ms, kExecPace = 100us, kTurn = 100us;
 // The pause between two looks at all processes: this long, and a multiple of the time that one look takes.
 constexpr auto kLookPause = 20ms;
 constexpr int kLookShare = 5;
@@ -56,7 +56,7 @@ MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, cons
       maps_(maps),
       earlier_(earlier),
       blocks_([this] { return blocks_in_use(); }),
-      exec_([this](auto& target) { return load(target); }),
+      exec_([this](auto& target, const Credentials& credentials) { return load(target, credentials); }),
       foreign_breakpoints_(armer, blocks_.all()),
       generated_(area, armer, probes, blocks_.all()) {
   for (const auto& [pid, block] : first) {
@@ -224,20 +224,20 @@ std::vector<SeenTask> MailService::take_names() {
 }
 
 // Loads the agent into a program that execve has just started.
-Status MailService::load(target::PtraceTarget& target) {
+Status MailService::load(target::PtraceTarget& target, const Credentials& credentials) {
   note_name(target.pid());
-  const auto hook_note = add_library_hook(target.pid(), files_, probes_);
+  const auto hook_note = add_library_hook(target, files_, probes_);
   if (!hook_note) return hook_note.error();
   if (!hook_note->empty()) note_failure(*hook_note);
   const std::uint64_t blocked = target.signal_mask();
-  const auto part = guard_->part_for(target.pid());
+  const auto part = guard_->part_for(credentials);
   if (!part) return part.error();
   auto block = load_agent(target, *agent_, area_, probes_.size(), *part);
   if (!block) return block.error();
   guard_->has_come(target.pid());
   blocks_.add(block->address());
   Status armed = catch_resource_exhaustion([&] { return armer_.arm(target, *block); });
-  if (armed) return ok();
+  if (armed) return armer_.keep(block.take()), ok();
   static_cast<void>(disarm_waiting(target.pid(), block->address()));
   static_cast<void>(uninstall_handlers(target, *block));
   static_cast<void>(target.set_signal_mask(blocked));
@@ -248,7 +248,7 @@ Status MailService::prepare_for(pid_t pid) {
   auto files = target::ProcessFiles::open(pid);
   if (!files) return files.error();
   target::RunningTarget running(files.take());
-  const auto hook_note = add_library_hook(pid, files_, probes_);
+  const auto hook_note = add_library_hook(running, files_, probes_);
   if (!hook_note) return hook_note.error();
   if (!hook_note->empty()) note_failure(*hook_note);
   armer_.look_ahead(running);

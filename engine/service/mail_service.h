@@ -118,7 +118,7 @@ class MailService {
   Status let_go_of_other(const Request& request, const Requester& requester);
   void note_left(pid_t pid);
   void note_failure(const std::string& why);
-  Status load(target::PtraceTarget& target);
+  Status load(target::PtraceTarget& target, const Credentials& credentials);
   Status prepare_for(pid_t pid);
   void note_name(pid_t pid);
   void note_names(std::vector<SeenTask> tasks);

@@ -54,11 +54,11 @@ Result<Requester> find_requester(const trace::Area& area, const Member& process,
                                  const shared::MailSlot& slot) {
   const pid_t pid = process.files.pid();
   const auto named = static_cast<pid_t>(slot.tid);
-  Requester requester{pid, thread_called(pid, named)};
-  if (requester.tid != 0) return requester;
   // The thread id is needed only where the thread is to be seized.
   const auto kind = static_cast<shared::MailKind>(slot.kind);
-  if (kind != shared::MailKind::exec_begins && kind != shared::MailKind::exec_failed) return requester;
+  if (kind != shared::MailKind::exec_begins && kind != shared::MailKind::exec_failed) return Requester{pid, 0};
+  const Requester requester{pid, thread_called(pid, named)};
+  if (requester.tid != 0) return requester;
   std::vector<pid_t> others{process_of_thread(named)};
   if (others[0] == 0 || !shares_slot(area, others[0], at, slot)) {
     struct stat status {};

@@ -95,16 +95,23 @@ void Targets::forget() {
 }
 
 Status Targets::plan_for(pid_t pid) {
+  auto process = target::ProcessFiles::open(pid);
+  if (!process) return process.error();
+  target::RunningTarget target(process.take());
+  return plan_for(target);
+}
+
+Status Targets::plan_for(target::Target& target) {
   plan::FileCache files;
   for (const Probe& probe : table_.probes()) files.know(probe.site.file);
-  auto hook_note = control::add_library_hook(pid, files, table_.planned());
+  auto hook_note = control::add_library_hook(target, files, table_.planned());
   if (!hook_note) return hook_note.error();
   if (!hook_note->empty()) messages_.notes.push_back(hook_note.take());
   return ok();
 }
 
 Status Targets::arm(target::Target& target, const std::function<Result<control::Block>()>& load) {
-  RETURN_IF_ERROR(plan_for(target.pid()));
+  RETURN_IF_ERROR(plan_for(target));
   auto block = load();
   if (!block) return block.error();
   Status begun = catch_resource_exhaustion([&]() -> Status {

@@ -65,6 +65,7 @@ class Targets {
   void forget();
   // Plans the internal points that a process needs. Does not touch the process.
   Status plan_for(pid_t pid);
+  Status plan_for(target::Target& target);
   // Starts the program and arms it, or leaves it as it would have been without the tool. `is_ready`: called when the program
   // is stopped and nothing is armed yet.
   Status launch(const std::string& program, const std::vector<std::string>& argv,

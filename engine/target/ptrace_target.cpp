@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Launch by ptrace. Traps that this file knows about:
 //   - registers set at PTRACE_EVENT_EXEC are overwritten (the result becomes 0): go on to the exit of the system call first;
-//   - single-step and int3 as the end of a remote call reset an ignored SIGTRAP: PTRACE_SYSCALL stops only;
-//   - signals that arrive during a remote call must neither be lost nor run a handler: everything is masked;
+//   - single-step and int3 as the end of a remote call reset an ignored SIGTRAP: PTRACE_SYSCALL stops, or the delivery of a
+//     signal that the thread sends itself;
+//   - signals that arrive during a remote call must neither be lost nor run a handler: everything else is masked;
 //   - a tracer that is killed leaves the tracee with the registers and the mask of that moment (return_path.h).
 #include "engine/target/ptrace_target.h"
 
@@ -13,6 +14,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -79,6 +81,8 @@ int wait_for_exec(pid_t pid) {
     ::ptrace(is_group_stop(status) ? PTRACE_LISTEN : PTRACE_CONT, pid, nullptr, as_data(signal));
   }
 }
+
+bool may_change_maps(long number) { return number != SYS_rt_sigaction && number != SYS_openat && number != SYS_close; }
 
 }  // namespace
 
@@ -165,36 +169,45 @@ void PtraceTarget::end(int code) {
   if (prepared_) static_cast<void>(system_call(SYS_exit_group, {static_cast<std::uint64_t>(code)}));
 }
 
+// Waits for the next stop; its status.
+Result<int> PtraceTarget::take_stop() {
+  int status = 0;
+  while (::waitpid(pid(), &status, __WALL) < 0 && errno == EINTR) {
+  }
+  if (WIFSTOPPED(status)) return status;
+  attached_ = false;
+  return gone(status);
+}
+
 // Waits for the next system-call stop; keeps signals for later.
 Result<int> PtraceTarget::next_stop() {
   for (;;) {
     if (::ptrace(PTRACE_SYSCALL, pid(), nullptr, nullptr) != 0) return system_error("ptrace", errno);
-    int status = 0;
-    while (::waitpid(pid(), &status, __WALL) < 0 && errno == EINTR) {
-    }
-    if (!WIFSTOPPED(status)) {
-      attached_ = false;
-      return gone(status);
-    }
-    if (WSTOPSIG(status) == kSyscallStop) return status;
-    if (status >> 16 == 0) deferred_signals_.push_back(WSTOPSIG(status));
+    const auto status = take_stop();
+    if (!status || WSTOPSIG(*status) == kSyscallStop) return status;
+    if (*status >> 16 == 0) deferred_signals_.push_back(WSTOPSIG(*status));
   }
 }
 
 Status PtraceTarget::prepare() {
   RETURN_IF_ERROR(next_stop());
   // Until it is released, it makes the tool's calls alone.
-  if (is_filtered(pid(), pid()) && can_suspend_filters()) RETURN_IF_ERROR(suspend_filters(pid(), true));
+  if (is_filtered(pid(), pid())) {
+    passes_filters_ = !can_suspend_filters();
+    if (!passes_filters_) RETURN_IF_ERROR(suspend_filters(pid(), true));
+  }
   if (::ptrace(PTRACE_GETREGS, pid(), nullptr, &registers_) != 0) return system_error("PTRACE_GETREGS", errno);
   if (::ptrace(PTRACE_GETSIGMASK, pid(), as_data(sizeof mask_), &mask_) != 0)
     return system_error("PTRACE_GETSIGMASK", errno);
-  RETURN_IF_ERROR(return_path_.build(files_, registers_, mask_));
+  const auto mappings = maps();
+  if (!mappings) return mappings.error();
+  RETURN_IF_ERROR(return_path_.build(files_, *mappings, registers_, mask_));
   // The return path restores the mask as well: the registers first.
   arch::ThreadRegisters r = registers_;
   return_path_.turn_back(r);
   if (::ptrace(PTRACE_SETREGS, pid(), nullptr, &r) != 0) return system_error("PTRACE_SETREGS", errno);
-  std::uint64_t all = ~std::uint64_t{0};
-  if (::ptrace(PTRACE_SETSIGMASK, pid(), as_data(sizeof all), &all) != 0)
+  std::uint64_t blocked = ~(std::uint64_t{1} << (ListedCalls::kEnd - 1));
+  if (::ptrace(PTRACE_SETSIGMASK, pid(), as_data(sizeof blocked), &blocked) != 0)
     return system_error("PTRACE_SETSIGMASK", errno);
   prepared_ = true;
   return ok();
@@ -205,7 +218,60 @@ Status PtraceTarget::set_signal_mask(std::uint64_t mask) {
   return return_path_.set_mask(files_, mask);
 }
 
+Result<std::vector<Mapping>> PtraceTarget::maps() {
+  if (maps_) return *maps_;
+  auto read = files_.maps();
+  if (read) maps_ = *read;
+  return read;
+}
+
+// A list needs two more calls than the caller has asked for, which a filter might not let pass.
+bool PtraceTarget::makes_lists() {
+  if (lists_) return lists_->is_built();
+  lists_.emplace();
+  const auto mappings = maps();
+  const auto vdso = mappings ? find_vdso(*mappings) : Result<Mapping>(mappings.error());
+  return prepared_ && !passes_filters_ && vdso && lists_->build(files_, *vdso, return_path_.below_frame());
+}
+
+std::optional<Addr> PtraceTarget::scratch() { return makes_lists() ? std::optional(lists_->scratch()) : std::nullopt; }
+
+Status PtraceTarget::run_list(arch::ThreadRegisters& r) {
+  if (::ptrace(PTRACE_SETREGS, pid(), nullptr, &r) != 0) return system_error("PTRACE_SETREGS", errno);
+  for (;;) {
+    if (::ptrace(PTRACE_CONT, pid(), nullptr, nullptr) != 0) return system_error("ptrace", errno);
+    const auto status = take_stop();
+    if (!status) return status.error();
+    if (*status >> 16 != 0) continue;
+    if (::ptrace(PTRACE_GETREGS, pid(), nullptr, &r) != 0) return system_error("PTRACE_GETREGS", errno);
+    if (WSTOPSIG(*status) == ListedCalls::kEnd && lists_->is_at_end(r)) return ok();
+    deferred_signals_.push_back(WSTOPSIG(*status));
+  }
+}
+
+Status PtraceTarget::make_list(std::span<SystemCall> calls, std::size_t first, std::size_t count) {
+  arch::ThreadRegisters r = registers_;
+  return_path_.set_out(r);
+  RETURN_IF_ERROR(lists_->begin(files_, calls.subspan(first, count), calls.first(first), r));
+  RETURN_IF_ERROR(run_list(r));
+  return lists_->end(files_, calls.subspan(first, count));
+}
+
+Status PtraceTarget::system_calls(std::span<SystemCall> calls) {
+  if (!makes_lists()) return Target::system_calls(calls);
+  if (std::ranges::any_of(calls, may_change_maps, &SystemCall::number)) maps_.reset();
+  for (std::size_t first = 0; first < calls.size(); first += ListedCalls::kMost)
+    RETURN_IF_ERROR(make_list(calls, first, std::min(ListedCalls::kMost, calls.size() - first)));
+  return ok();
+}
+
 Result<std::int64_t> PtraceTarget::system_call(long number, const std::array<std::uint64_t, 6>& a) {
+  if (lists_ && lists_->is_built()) {  // one stop instead of two
+    SystemCall call{.number = number, .arguments = a};
+    RETURN_IF_ERROR(system_calls({&call, 1}));
+    return call.result;
+  }
+  if (may_change_maps(number)) maps_.reset();
   arch::ThreadRegisters r = registers_;
   return_path_.set_out(r);
   arch::set_call(r, number, a);
@@ -222,10 +288,12 @@ Status PtraceTarget::release() {
     if (::ptrace(PTRACE_SETSIGMASK, pid(), as_data(sizeof mask_), &mask_) != 0)
       return system_error("PTRACE_SETSIGMASK", errno);
     if (::ptrace(PTRACE_SETREGS, pid(), nullptr, &registers_) != 0) return system_error("PTRACE_SETREGS", errno);
+    if (lists_) lists_->erase(files_);
     return_path_.erase(files_);
   }
   if (::ptrace(PTRACE_DETACH, pid(), nullptr, nullptr) != 0) return system_error("PTRACE_DETACH", errno);
   attached_ = false;
+  maps_.reset();
   for (const int signal : deferred_signals_) ::kill(pid(), signal);
   return ok();
 }

@@ -5,6 +5,8 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,10 +41,17 @@ class PtraceTarget : public Target {
   ~PtraceTarget() override;
 
   pid_t pid() const override { return files_.pid(); }
-  Result<std::vector<Mapping>> maps() override { return files_.maps(); }
+  // Read again only after a call that may have changed them: it shares its memory with no other process.
+  Result<std::vector<Mapping>> maps() override;
   Status read(Addr from, void* to, std::size_t bytes) override { return files_.read(from, to, bytes); }
   Status write(Addr to, const void* from, std::size_t bytes) override { return files_.write(to, from, bytes); }
   Result<std::int64_t> system_call(long number, const std::array<std::uint64_t, 6>& arguments) override;
+  Status system_calls(std::span<SystemCall> calls) override;
+  bool is_new_program() const override { return true; }
+
+  // Memory of the program that the tool may use until it lets go of it; nothing where there is none. Its beginning is zero.
+  static constexpr std::uint64_t kScratchBytes = ListedCalls::kScratchBytes;
+  std::optional<Addr> scratch();
 
   // What the thread's signal mask will be when it runs. All signals are held back while it is stopped.
   std::uint64_t signal_mask() const { return mask_; }
@@ -59,14 +68,21 @@ class PtraceTarget : public Target {
   static Result<std::unique_ptr<PtraceTarget>> stopped_at_exec(pid_t pid);
   Status prepare();
   Result<int> next_stop();
+  Result<int> take_stop();
+  bool makes_lists();
+  Status make_list(std::span<SystemCall> calls, std::size_t first, std::size_t count);
+  Status run_list(arch::ThreadRegisters& r);
 
   ProcessFiles files_;
+  std::optional<std::vector<Mapping>> maps_;
   arch::ThreadRegisters registers_{};
   std::uint64_t mask_ = 0;
   ReturnPath
       return_path_;  // at every moment from prepare() on: if we die, the program begins as if we had not been there
+  std::optional<ListedCalls> lists_;   // once it was tried to prepare them
   std::vector<int> deferred_signals_;  // arrived while we worked; sent again at release
   bool prepared_ = false;              // its registers are ours
+  bool passes_filters_ = false;        // every call of its, to a filter that may end it
   bool attached_ = true;
   bool ours_ = true;  // launched by us, not adopted
 };

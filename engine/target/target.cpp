@@ -20,14 +20,35 @@ Result<std::uint64_t> Target::call(Addr) {
   return Error{.code = Code::refused, .text = "no thread of the process can run a function for us"};
 }
 
+Status Target::system_calls(std::span<SystemCall> calls) {
+  for (SystemCall& call : calls) {
+    if (call.takes != SystemCall::kTakesNone)
+      call.arguments.at(static_cast<std::size_t>(call.takes)) = static_cast<std::uint64_t>(calls[call.from].result);
+    auto result = system_call(call.number, call.arguments);
+    if (!result) return result.error();
+    call.result = *result;
+  }
+  return ok();
+}
+
+SystemCall map_call(Addr at, std::uint64_t bytes, int protection, int flags, int fd, std::uint64_t offset) {
+  return {.number = SYS_mmap,
+          .arguments = {at.value, bytes, static_cast<std::uint64_t>(protection), static_cast<std::uint64_t>(flags),
+                        static_cast<std::uint64_t>(static_cast<std::int64_t>(fd)), offset}};
+}
+
+Result<Addr> mapped_by(const SystemCall& call, const std::string& what) {
+  if (call.has_failed()) return system_error("mmap of " + what + " in the target", static_cast<int>(-call.result));
+  return Addr{static_cast<std::uint64_t>(call.result)};
+}
+
 Result<Addr> map_memory(Target& target, Addr at, std::uint64_t bytes, int protection, int flags, int fd,
                         std::uint64_t offset, const std::string& what) {
-  auto made = target.system_call(
-      SYS_mmap, {at.value, bytes, static_cast<std::uint64_t>(protection), static_cast<std::uint64_t>(flags),
-                 static_cast<std::uint64_t>(static_cast<std::int64_t>(fd)), offset});
+  SystemCall call = map_call(at, bytes, protection, flags, fd, offset);
+  auto made = target.system_call(call.number, call.arguments);
   if (!made) return made.error();
-  if (*made < 0 && *made > -4096) return system_error("mmap of " + what + " in the target", static_cast<int>(-*made));
-  return Addr{static_cast<std::uint64_t>(*made)};
+  call.result = *made;
+  return mapped_by(call, what);
 }
 
 std::vector<pid_t> threads_of(pid_t pid) {

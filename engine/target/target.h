@@ -6,7 +6,9 @@
 #include <sys/types.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,19 @@ namespace uprobe::target {
 // Where a stopped thread goes on.
 struct ThreadPlace {
   std::uint64_t ip, sp;
+};
+
+// One of several system calls that a target makes one after the other.
+struct SystemCall {
+  static constexpr int kTakesNone = -1;
+
+  long number;
+  std::array<std::uint64_t, 6> arguments;
+  int takes = kTakesNone;   // the argument, from 0, that is the result of an earlier call of the list
+  std::size_t from = 0;     // the index of that call
+  std::int64_t result = 0;  // as the kernel returns it: -errno on failure
+
+  bool has_failed() const { return result < 0 && result > -4096; }
 };
 
 class Target {
@@ -37,6 +52,13 @@ class Target {
   // made at all.
   virtual Result<std::int64_t> system_call(long number, const std::array<std::uint64_t, 6>& arguments) = 0;
 
+  // The same for several, in their order; all are made, whatever the results are.
+  virtual Status system_calls(std::span<SystemCall> calls);
+
+  // Whether it is a program that has not begun: one stopped thread, in memory and with descriptors that no other process shares
+  // (fs/exec.c, begin_new_exec).
+  virtual bool is_new_program() const { return false; }
+
   // Whether every thread is stopped, wherever it was: text may be written at once.
   virtual bool is_held() const { return false; }
   // Of all threads of one that is.
@@ -46,7 +68,10 @@ class Target {
   virtual Result<std::uint64_t> call(Addr function);
 };
 
-// mmap in the target; an Error names what it was for.
+// mmap as a call of a list, and its result; an Error names what it was for.
+SystemCall map_call(Addr at, std::uint64_t bytes, int protection, int flags, int fd = -1, std::uint64_t offset = 0);
+Result<Addr> mapped_by(const SystemCall& call, const std::string& what);
+// mmap in the target.
 Result<Addr> map_memory(Target& target, Addr at, std::uint64_t bytes, int protection, int flags, int fd,
                         std::uint64_t offset, const std::string& what);
 

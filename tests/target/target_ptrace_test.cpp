@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Programs started under ptrace: they see nothing of it. And programs that cannot be started or end early.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -124,6 +125,62 @@ TEST(Launch, ATerminatingSignalWaitsForTheRelease) {
   for (int i = 0; i < 20; ++i) ASSERT_TRUE((*target)->system_call(SYS_getpid, {}));
   ASSERT_TRUE((*target)->release());
   EXPECT_EQ(exit_status(pid), -SIGTERM);
+}
+
+TEST(Launch, EachCallOfAListHasItsResult) {
+  auto target = start({"arguments"});
+  ASSERT_TRUE(target);
+  const auto scratch = (*target)->scratch();
+  ASSERT_TRUE(scratch);
+  ASSERT_TRUE((*target)->write(*scratch, SUBJECT, sizeof SUBJECT));
+  constexpr auto kHere = static_cast<std::uint64_t>(AT_FDCWD);
+  std::vector<SystemCall> calls = {{SYS_getpid, {}},
+                                   {SYS_openat, {kHere, scratch->value, O_RDONLY}},
+                                   map_call(Addr{}, 4096, PROT_READ, MAP_PRIVATE),
+                                   {SYS_close, {12345}},
+                                   {100'000, {}}};
+  calls[2].takes = 4, calls[2].from = 1;
+  calls.resize(2 * ListedCalls::kMost, {SYS_getppid, {}});
+  for (int i = 0; i < 2; ++i) calls.push_back({.number = SYS_close, .arguments = {}, .takes = 0, .from = 1});
+  ASSERT_TRUE((*target)->system_calls(calls));
+  EXPECT_EQ(calls[0].result, (*target)->pid());
+  EXPECT_GT(calls[1].result, 2);
+  EXPECT_EQ(calls[3].result, -EBADF);
+  EXPECT_EQ(calls[4].result, -ENOSYS);
+  EXPECT_EQ(calls[5].result, ::getpid());
+  EXPECT_EQ(calls[calls.size() - 2].result, 0);
+  EXPECT_EQ(calls[calls.size() - 1].result, -EBADF);
+  char magic[4] = {};
+  const auto place = mapped_by(calls[2], "the program's file");
+  ASSERT_TRUE(place);
+  EXPECT_TRUE((*target)->read(*place, magic, sizeof magic));
+  EXPECT_EQ(std::memcmp(magic, "\177ELF", 4), 0);
+  const auto maps = (*target)->maps();
+  ASSERT_TRUE(maps);
+  EXPECT_NE(mapping_at(*maps, *place), nullptr) << "the mappings are those after the list";
+  ASSERT_TRUE((*target)->release());
+  EXPECT_EQ(exit_status((*target)->pid()), 2);
+}
+
+// The signal that ends a list may come from elsewhere too.
+TEST(Launch, ASignalThatEndsNoListIsDeliveredOnce) {
+  const LaunchHooks hooks{.in_child = [] {
+    sigset_t mask;
+    sigemptyset(&mask);
+    sigaddset(&mask, ListedCalls::kEnd);
+    sigprocmask(SIG_SETMASK, &mask, nullptr);
+  }};
+  auto target = start({"urgent"}, hooks);
+  ASSERT_TRUE(target);
+  const pid_t pid = (*target)->pid();
+  std::vector<SystemCall> calls(8, {SYS_getppid, {}});
+  ASSERT_TRUE((*target)->system_calls(calls));
+  ASSERT_EQ(::kill(pid, ListedCalls::kEnd), 0);
+  for (SystemCall& call : calls) call.result = 0;
+  ASSERT_TRUE((*target)->system_calls(calls));
+  for (const SystemCall& call : calls) EXPECT_EQ(call.result, ::getpid());
+  ASSERT_TRUE((*target)->release());
+  EXPECT_EQ(exit_status(pid), 42);
 }
 
 TEST(Launch, ProgramsThatCannotBeStarted) {
@@ -323,23 +380,32 @@ TEST(Adopt, ATargetThatIsNotReleasedIsLetGo) {
 }
 
 // Makes system calls in a tracee until it is killed; a byte through the pipe says that it has begun.
-[[noreturn]] void trace_for_ever(pid_t pid, int ready) {
+[[noreturn]] void trace_for_ever(pid_t pid, int ready, bool (*work)(PtraceTarget&)) {
   lead_to_exec(pid);
   const auto target = PtraceTarget::adopt(pid);
   if (!target || ::write(ready, "x", 1) != 1) ::_exit(1);
-  while ((*target)->system_call(SYS_getpid, {})) {
+  while (work(**target)) {
   }
   ::_exit(1);
 }
 
-TEST(Adopt, TheProgramSurvivesTheDeathOfItsTracer) {
+std::vector<SystemCall> calls_of_getpid(std::size_t count) { return std::vector<SystemCall>(count, {SYS_getpid, {}}); }
+
+bool makes_a_call(PtraceTarget& target) { return bool(target.system_call(SYS_getpid, {})); }
+bool makes_a_list(PtraceTarget& target) {
+  auto calls = calls_of_getpid(8);
+  return bool(target.system_calls(calls));
+}
+
+// Kills the tracer of a program that does nothing but `work`, at any moment of it.
+void kill_tracers(bool (*work)(PtraceTarget&)) {
   std::srand(1);
   for (int round = 0; round < 40; ++round) {
     const pid_t pid = about_to_exec("mask");
     int ready[2];
     ASSERT_EQ(::pipe(ready), 0);
     const pid_t tracer = ::fork();
-    if (tracer == 0) trace_for_ever(pid, ready[1]);
+    if (tracer == 0) trace_for_ever(pid, ready[1], work);
     char byte = 0;
     ASSERT_EQ(::read(ready[0], &byte, 1), 1);
     ::usleep(static_cast<useconds_t>(std::rand() % 300));
@@ -350,27 +416,33 @@ TEST(Adopt, TheProgramSurvivesTheDeathOfItsTracer) {
   }
 }
 
+TEST(Adopt, TheProgramSurvivesTheDeathOfItsTracer) { kill_tracers(makes_a_call); }
+TEST(Adopt, TheProgramSurvivesTheDeathOfItsTracerInAList) { kill_tracers(makes_a_list); }
+
 TEST(Adopt, NothingIsLeftInTheProgram) {
   const pid_t pid = stopped_at_exec("wait");
   auto files = ProcessFiles::open(pid);
   ASSERT_TRUE(files);
-  const auto header = [&] {
-    std::string bytes(16, '\0');
+  const auto pages = [&] {
+    std::string all;
     const auto maps = files->maps();
     EXPECT_TRUE(maps);
     for (const Mapping& m : *maps) {
-      if (m.path != "[vdso]") continue;
+      if (m.path != "[vdso]" && m.path != "[stack]") continue;
+      std::string bytes(m.end - m.begin, '\0');
       EXPECT_TRUE(files->read(m.begin, bytes.data(), bytes.size()));
+      all += bytes;
     }
-    return bytes;
+    return all;
   };
-  const std::string before = header();
+  const std::string before = pages();
   auto target = PtraceTarget::adopt(pid);
   ASSERT_TRUE(target);
-  EXPECT_TRUE((*target)->system_call(SYS_getpid, {}));
-  EXPECT_NE(header(), before);
+  EXPECT_TRUE(makes_a_call(**target));
+  EXPECT_TRUE(makes_a_list(**target));
+  EXPECT_NE(pages(), before);
   ASSERT_TRUE((*target)->release());
-  EXPECT_EQ(header(), before);
+  EXPECT_TRUE(pages() == before);
   ::kill(pid, SIGKILL);
   EXPECT_EQ(exit_status(pid), -SIGKILL);
 }
