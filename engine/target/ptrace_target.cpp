@@ -8,6 +8,7 @@
 
 #include <elf.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
@@ -165,19 +166,40 @@ void PtraceTarget::end(int code) {
   if (prepared_) static_cast<void>(system_call(SYS_exit_group, {static_cast<std::uint64_t>(code)}));
 }
 
-// Waits for the next system-call stop; keeps signals for later.
+// As waitpid; nothing where it neither stops nor ends in time. A program that the tool has started holds up no other one.
+std::optional<int> PtraceTarget::await_change() const {
+  constexpr int kAwake = 100;
+  constexpr useconds_t kPause = 100;
+  int status = 0;
+  const auto deadline = std::chrono::steady_clock::now() + patience_;
+  for (int looks = 0;; ++looks) {
+    const pid_t seen = ::waitpid(pid(), &status, ours_ ? __WALL : __WALL | WNOHANG);
+    if (seen > 0 || (seen < 0 && errno != EINTR)) return status;
+    if (std::chrono::steady_clock::now() > deadline && !ours_) return std::nullopt;
+    if (seen == 0 && looks < kAwake) ::sched_yield();
+    if (seen == 0 && looks >= kAwake) ::usleep(kPause);
+  }
+}
+
+// Waits for the next system-call stop; keeps signals for later. Where it does not come the program is interrupted (a frozen cgroup
+// keeps it from its call), and later calls get a moment each.
 Result<int> PtraceTarget::next_stop() {
-  for (;;) {
+  for (bool is_interrupted = false;;) {
     if (::ptrace(PTRACE_SYSCALL, pid(), nullptr, nullptr) != 0) return system_error("ptrace", errno);
-    int status = 0;
-    while (::waitpid(pid(), &status, __WALL) < 0 && errno == EINTR) {
+    auto status = await_change();
+    if (!status) {
+      patience_ = std::chrono::milliseconds(100);
+      is_interrupted = ::ptrace(PTRACE_INTERRUPT, pid(), nullptr, nullptr) == 0;
+      status = await_change();
     }
-    if (!WIFSTOPPED(status)) {
+    const bool is_blocked = !status || (is_interrupted && *status >> 16 == PTRACE_EVENT_STOP);
+    if (is_blocked) return Error{.code = Code::refused, .text = "a system call in it does not return"};
+    if (!WIFSTOPPED(*status)) {
       attached_ = false;
-      return gone(status);
+      return gone(*status);
     }
-    if (WSTOPSIG(status) == kSyscallStop) return status;
-    if (status >> 16 == 0) deferred_signals_.push_back(WSTOPSIG(status));
+    if (WSTOPSIG(*status) == kSyscallStop) return *status;
+    if (*status >> 16 == 0) deferred_signals_.push_back(WSTOPSIG(*status));
   }
 }
 

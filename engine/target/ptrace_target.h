@@ -3,8 +3,10 @@
 // tracer at any moment, and then begins untraced.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,6 +60,7 @@ class PtraceTarget : public Target {
   PtraceTarget(ProcessFiles files) : files_(std::move(files)) {}
   static Result<std::unique_ptr<PtraceTarget>> stopped_at_exec(pid_t pid);
   Status prepare();
+  std::optional<int> await_change() const;
   Result<int> next_stop();
 
   ProcessFiles files_;
@@ -65,8 +68,9 @@ class PtraceTarget : public Target {
   std::uint64_t mask_ = 0;
   ReturnPath
       return_path_;  // at every moment from prepare() on: if we die, the program begins as if we had not been there
-  std::vector<int> deferred_signals_;  // arrived while we worked; sent again at release
-  bool prepared_ = false;              // its registers are ours
+  std::vector<int> deferred_signals_;         // arrived while we worked; sent again at release
+  std::chrono::milliseconds patience_{2000};  // for a call of one that was adopted
+  bool prepared_ = false;                     // its registers are ours
   bool attached_ = true;
   bool ours_ = true;  // launched by us, not adopted
 };

@@ -52,6 +52,34 @@ TEST(StoppedProcessTest, LeavesTheEndOfAnOwnChildToItsParent) {
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
+// A call that waits for ever is interrupted; the program's own wait is not: it gets the byte that comes later.
+TEST(StoppedProcessTest, GivesUpACallThatDoesNotReturn) {
+  int ends[2] = {-1, -1};
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    char byte = 0;
+    ::_exit(::read(ends[0], &byte, 1) == 1 ? byte : 1);
+  }
+  const std::string reading = std::to_string(SYS_read) + " ";
+  while (procfs::read(child, "syscall").take().rfind(reading, 0) != 0) ::usleep(1000);
+  auto held = StoppedProcess::hold(child);
+  ASSERT_TRUE(held) << held.error().text;
+  for (int times = 0; times < 2; ++times) {
+    const auto seen = (*held)->system_call(SYS_poll, {0, 0, static_cast<std::uint64_t>(-1)});
+    EXPECT_EQ(seen ? Code::usage : seen.error().code, Code::refused);
+  }
+  const auto seen = (*held)->system_call(SYS_getpid, {});
+  EXPECT_EQ(seen ? *seen : 0, child);
+  held->reset();
+  ASSERT_EQ(::write(ends[1], "\x07", 1), 1);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
 // The first thread shows its end only when the ends of all others have been taken.
 TEST(StoppedProcessTest, AProcessThatIsKilledDuringACall) {
   constexpr std::size_t kThreads = 5;
