@@ -60,12 +60,12 @@ Status seize(pid_t pid) {
                .err = error};
 }
 
-// A stop by a terminal or by SIGSTOP lasts until SIGCONT.
-bool is_group_stop(int status) {
-  const int signal = WSTOPSIG(status);
-  return status >> 16 == PTRACE_EVENT_STOP &&
-         (signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU);
+bool is_stop_signal(int signal) {
+  return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
 }
+
+// A stop by a terminal or by SIGSTOP lasts until SIGCONT.
+bool is_group_stop(int status) { return status >> 16 == PTRACE_EVENT_STOP && is_stop_signal(WSTOPSIG(status)); }
 
 // The status with which it stands at the end of its execve, or has ended.
 int wait_for_exec(pid_t pid) {
@@ -181,11 +181,13 @@ std::optional<int> PtraceTarget::await_change() const {
   }
 }
 
-// Waits for the next system-call stop; keeps signals for later. Where it does not come the program is interrupted (a frozen cgroup
+// Waits for the next system-call stop; keeps signals for later, but those that stop, which SIGCONT may take back at any moment: the
+// kernel notes that the program is stopped, and stops it when it is let go. Where it does not come the program is interrupted (a frozen cgroup
 // keeps it from its call), and later calls get a moment each.
 Result<int> PtraceTarget::next_stop() {
+  int passed_on = 0;
   for (bool is_interrupted = false;;) {
-    if (::ptrace(PTRACE_SYSCALL, pid(), nullptr, nullptr) != 0) return system_error("ptrace", errno);
+    if (::ptrace(PTRACE_SYSCALL, pid(), nullptr, as_data(passed_on)) != 0) return system_error("ptrace", errno);
     auto status = await_change();
     if (!status) {
       patience_ = std::chrono::milliseconds(100);
@@ -199,7 +201,9 @@ Result<int> PtraceTarget::next_stop() {
       return gone(*status);
     }
     if (WSTOPSIG(*status) == kSyscallStop) return *status;
-    if (*status >> 16 == 0) deferred_signals_.push_back(WSTOPSIG(*status));
+    const int signal = *status >> 16 == 0 ? WSTOPSIG(*status) : 0;
+    passed_on = is_stop_signal(signal) ? signal : 0;
+    if (signal != passed_on) deferred_signals_.push_back(signal);
   }
 }
 

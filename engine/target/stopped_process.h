@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "arch/abi/thread_registers.h"
@@ -40,6 +41,9 @@ class StoppedProcess : public Target {
   Result<std::vector<Mapping>> maps() override { return files_.maps(); }
   Status read(Addr from, void* to, std::size_t bytes) override { return files_.read(from, to, bytes); }
   Status write(Addr to, const void* from, std::size_t bytes) override { return files_.write(to, from, bytes); }
+  Status write_all(std::span<const MemoryPiece> pieces) override {
+    return files_.write_by_child(pieces) ? ok() : Target::write_all(pieces);
+  }
   bool is_held() const override { return true; }
   std::vector<ThreadPlace> places() const override;
 

@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstdint>
 #include <string>
 #include <thread>
 #include <vector>
@@ -78,6 +80,25 @@ TEST(StoppedProcessTest, GivesUpACallThatDoesNotReturn) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
   ::close(ends[0]);
   ::close(ends[1]);
+}
+
+TEST(StoppedProcessTest, WritesAllPieces) {
+  static std::array<std::uint8_t, 4> memory{1, 2, 3, 4};
+  const pid_t child = start_sleeper();
+  auto held = StoppedProcess::hold(child);
+  ASSERT_TRUE(held) << held.error().text;
+  const std::array<std::uint8_t, 2> seven{7, 7};
+  const Addr at{reinterpret_cast<std::uint64_t>(memory.data())};
+  const target::MemoryPiece pieces[] = {{at, {seven.data(), 1}}, {at + 2, seven}};
+  EXPECT_TRUE((*held)->write_all(pieces));
+  std::array<std::uint8_t, 4> seen{};
+  EXPECT_TRUE((*held)->read(at, seen.data(), seen.size()));
+  EXPECT_EQ(seen, (std::array<std::uint8_t, 4>{7, 2, 7, 7}));
+  const target::MemoryPiece nowhere[] = {{Addr{16}, seven}};
+  EXPECT_FALSE((*held)->write_all(nowhere));
+  held->reset();
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
 }
 
 // The first thread shows its end only when the ends of all others have been taken.
