@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Attached processes that try to harm the tool, or other processes through the tool."""
+import ctypes
 import os
 import random
 import re
 import signal
 import socket
+import struct
 import subprocess
 import time
 import unittest
@@ -16,8 +18,11 @@ REFUSED = re.compile(rb"uprobe-run: .*(exchanged|refused|malformed|damaged|could
 
 
 class AdversaryCase(harness.TestCase):
+    before_exec = None
+
     def start_ready(self, *command):
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+                                   preexec_fn=self.before_exec)
         self.addCleanup(harness.stop_group, process)
         self.assertEqual(process.stdout.readline(), b"ready\n")
         return process
@@ -77,6 +82,23 @@ class Descriptors(AdversaryCase):
                                                self.path("socket")))
             with self.assertRaises(BlockingIOError):
                 stranger.recv(1)
+
+
+def filter_all():
+    """In a child before exec: a seccomp filter that allows each call."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    allow = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0x7fff0000))  # ret SECCOMP_RET_ALLOW
+    program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", 1, ctypes.addressof(allow)))
+    if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, program, 0, 0) != 0:  # PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+@unittest.skipIf(os.geteuid() != 0, "needs root")
+class FilteredDescriptors(Descriptors):
+    """The same where the tool suspends the target's filters for its calls, which may be about other descriptors than it thinks."""
+
+    ROUNDS = harness.some_of(60)
+    before_exec = staticmethod(filter_all)
 
 
 class Blocks(AdversaryCase):
