@@ -3,11 +3,13 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -120,26 +122,35 @@ Status Target::write_all(std::span<const MemoryPiece> pieces) {
 
 namespace {
 
-// In a child of vfork, which has this process's memory: system calls only.
-[[noreturn]] void write_and_exit(int memory, std::span<const MemoryPiece> pieces) {
+struct Writing {
+  int memory;
+  std::span<const MemoryPiece> pieces;
+};
+
+// In a process that has this one's memory: system calls only.
+int carry_out(void* of) {
+  const auto& writing = *static_cast<const Writing*>(of);
   ::setpgid(0, 0);  // what kills the tool's process group leaves it alone
-  for (const MemoryPiece& piece : pieces) {
+  for (const MemoryPiece& piece : writing.pieces) {
     const auto bytes = static_cast<ssize_t>(piece.bytes.size());
-    if (::pwrite(memory, piece.bytes.data(), piece.bytes.size(), static_cast<off_t>(piece.at.value)) != bytes)
-      ::_exit(1);
+    if (::pwrite(writing.memory, piece.bytes.data(), piece.bytes.size(), static_cast<off_t>(piece.at.value)) != bytes)
+      return 1;
   }
-  ::_exit(0);
+  return 0;
 }
 
 }  // namespace
 
-// vfork and not fork: the program is held all the while. No handler of this process may run in the child.
+// As by vfork and not by fork: the program is held all the while. The process's end is no signal (a program that uses the library may
+// await children of its own), and no handler of this process may run in it.
 bool ProcessFiles::write_by_child(std::span<const MemoryPiece> pieces) const {
+  constexpr std::size_t kStack = 16384;
+  alignas(16) std::array<char, kStack> stack;
+  Writing writing{memory_.get(), pieces};
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  const pid_t child = ::vfork();
-  if (child == 0) write_and_exit(memory_.get(), pieces);
+  const pid_t child = ::clone(carry_out, stack.data() + stack.size(), CLONE_VM | CLONE_VFORK, &writing);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   int status = -1;
   while (child > 0 && ::waitpid(child, &status, __WALL) < 0 && errno == EINTR) {
