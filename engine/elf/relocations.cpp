@@ -12,11 +12,13 @@
 namespace uprobe::elf {
 namespace {
 
-enum class Wanted { choices, code };
+enum class Wanted { choices, code, symbols };
 
 class Gather {
  public:
-  Gather(const Image& image, Wanted wanted) : image_(image), wanted_(wanted) {}
+  Gather(const Image& image, Wanted wanted) : image_(image), wanted_(wanted) {
+    if (const auto symbols = image.dynamic(DT_SYMTAB)) symbols_ = image.bytes_at(*symbols);
+  }
 
   // The tables of the section headers, or without those the tables of PT_DYNAMIC.
   void add_all() {
@@ -51,14 +53,27 @@ class Gather {
       const auto entry = entry_of(gelf_getrela, table, i);
       if (!entry) return;
       const auto type = static_cast<std::uint32_t>(ELF64_R_TYPE(entry->r_info));
+      if (wanted_ == Wanted::symbols) {
+        if (type == arch::kSymbolAddress) add_symbol(*entry);
+        continue;
+      }
       const bool wanted = wanted_ == Wanted::code ? image_.executable_at(entry->r_offset) != nullptr
                                                   : type == kRelative || type == kIrelative;
       if (wanted) found_.push_back({entry->r_offset, type, static_cast<std::uint64_t>(entry->r_addend)});
     }
   }
 
+  void add_symbol(const GElf_Rela& entry) {
+    const auto symbol = symbols_.read<Elf64_Sym>(ELF64_R_SYM(entry.r_info) * sizeof(Elf64_Sym));
+    if (!symbol || symbol->st_shndx == SHN_UNDEF || symbol->st_shndx == SHN_ABS) return;
+    const auto type = ELF64_ST_TYPE(symbol->st_info);
+    if (type == STT_GNU_IFUNC || type == STT_TLS) return;
+    found_.push_back({entry.r_offset, kRelative, symbol->st_value + static_cast<std::uint64_t>(entry.r_addend)});
+  }
+
   const Image& image_;
   const Wanted wanted_;
+  BytesView symbols_;
   std::vector<Relocation> found_;
 };
 
@@ -69,6 +84,14 @@ std::vector<Relocation> relocations_of(const ElfFile& file) {
   const Result<Image> image = Image::parse(BytesView(file.bytes()));
   if (!image) return {};
   Gather gather(*image, Wanted::choices);
+  gather.add_all();
+  return gather.take();
+}
+
+std::vector<Relocation> own_symbols_of(const ElfFile& file) {
+  const Result<Image> image = Image::parse(BytesView(file.bytes()));
+  if (!image) return {};
+  Gather gather(*image, Wanted::symbols);
   gather.add_all();
   return gather.take();
 }

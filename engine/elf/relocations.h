@@ -25,6 +25,10 @@ struct Relocation {
 // table that makes no sense is skipped.
 std::vector<Relocation> relocations_of(const ElfFile& file);
 
+// Words that get the address of a symbol of this file (unless another object has one of that name, which is not known): as RELATIVE
+// entries. Choices (IFUNC) and thread-local data are left out. Bounds are checked.
+std::vector<Relocation> own_symbols_of(const ElfFile& file);
+
 // The words that DT_RELR relocates, of those whose address leaves `remainder` when divided by `divisor`: their contents in the
 // file are link-time addresses. Sorted. Bounds are checked.
 std::vector<std::uint64_t> packed_places_of(const ElfFile& file, std::uint64_t divisor, std::uint64_t remainder);

@@ -47,6 +47,8 @@ class Descriptors {
  public:
   Descriptors(const ElfFile& file, const Image& image) : file_(file), image_(image), relocated_(relocations_of(file)) {
     std::erase_if(relocated_, [](const Relocation& relocation) { return relocation.type != kRelative; });
+    const std::vector<Relocation> symbols = own_symbols_of(file);
+    relocated_.insert(relocated_.end(), symbols.begin(), symbols.end());
     const auto before = [](const Relocation& a, const Relocation& b) { return a.place < b.place; };
     std::stable_sort(relocated_.begin(), relocated_.end(), before);
     packed_ = packed_places_of(file, kStart * 2, kStart);

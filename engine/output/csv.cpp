@@ -2,6 +2,7 @@
 #include "engine/output/csv.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "engine/output/escape.h"
 
@@ -22,6 +23,18 @@ void add_quoted(Buffer& out, std::string_view cell) {
 }
 
 }  // namespace
+
+Status check_csv_fields(std::span<const program::EventLayout> events) {
+  std::unordered_set<std::string_view> names;
+  for (const program::EventLayout& layout : events) {
+    for (const program::Field& field : layout.fields) names.insert(field.name);
+    if (names.size() > kMostCsvFields)
+      return Error{.code = Code::limit,
+                   .text = "CSV has a column for each name of a field, 1,024 at most, and these events have more",
+                   .help = "--format=json has no such limit"};
+  }
+  return ok();
+}
 
 std::size_t CsvFormatter::column_of(const std::string& name) {
   const auto found = std::find(columns_.begin(), columns_.end(), name);

@@ -7,14 +7,22 @@
 // looked at.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/base/result.h"
 #include "engine/output/formatter.h"
 #include "engine/output/values.h"
 
 namespace uprobe::format {
+
+// Every row has a cell for each name of a field: a small recording with very many of them would become a huge text.
+inline constexpr std::size_t kMostCsvFields = 1024;
+// Code::limit where the events have more names of fields than that.
+Status check_csv_fields(std::span<const program::EventLayout> events);
 
 class CsvFormatter final : public Formatter {
  public:

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace uprobe::control {
 namespace {
@@ -14,24 +15,51 @@ bool are_near(Addr end, Addr next) {
   return next - end < kNear || (end.value - 1) / kPage == next.value / kPage;
 }
 
-}  // namespace
+struct Run {
+  Addr begin;
+  std::vector<std::uint8_t> bytes;
+};
 
-Status write_in_runs(target::Target& target, std::vector<TextPiece> pieces) {
+// `pieces`: in ascending order.
+Result<std::vector<Run>> runs_of(target::Target& target, std::span<const TextPiece> pieces) {
   constexpr std::uint64_t kLongest = 1 << 16;
-  std::sort(pieces.begin(), pieces.end(), [](const TextPiece& a, const TextPiece& b) { return a.at < b.at; });
-  std::vector<std::pair<Addr, std::vector<std::uint8_t>>> runs;
+  std::vector<Run> runs;
   for (std::size_t first = 0, next = 0; first < pieces.size(); first = next) {
     const Addr begin = pieces[first].at;
     Addr end = begin + pieces[first].bytes.size();
     for (next = first + 1; next < pieces.size() && are_near(end, pieces[next].at) && end - begin < kLongest; ++next)
       end = pieces[next].at + pieces[next].bytes.size();
-    auto& run = runs.emplace_back(begin, end - begin).second;
-    if (next - first > 1) RETURN_IF_ERROR(target.read(begin, run.data(), run.size()));
+    Run& run = runs.emplace_back(Run{begin, std::vector<std::uint8_t>(end - begin)});
+    if (next - first > 1) RETURN_IF_ERROR(target.read(begin, run.bytes.data(), run.bytes.size()));
     for (std::size_t i = first; i < next; ++i)
-      std::copy(pieces[i].bytes.begin(), pieces[i].bytes.end(), &run[pieces[i].at - begin]);
+      std::copy(pieces[i].bytes.begin(), pieces[i].bytes.end(), &run.bytes[pieces[i].at - begin]);
   }
-  for (const auto& [begin, run] : runs) RETURN_IF_ERROR(target.write(begin, run.data(), run.size()));
-  return ok();
+  return runs;
+}
+
+bool is_breakpoint(const TextPiece& piece) { return piece.bytes.size() == 1; }
+
+Status write_breakpoints(target::Target& target, std::span<const TextPiece> pieces) {
+  const auto runs = runs_of(target, pieces);
+  if (!runs) return runs.error();
+  std::vector<target::MemoryPiece> all;
+  all.reserve(runs->size());
+  for (const Run& run : *runs) all.push_back({run.begin, run.bytes});
+  return target.write_all(all);
+}
+
+}  // namespace
+
+// A thread that blocks SIGTRAP, at a place where the agent would see to it and that has no breakpoint, dies at the next one. So of
+// breakpoints there are none, or all, even where the tool is killed in between. A jump needs no signal.
+Status write_in_runs(target::Target& target, std::vector<TextPiece> pieces) {
+  std::ranges::sort(pieces, {}, &TextPiece::at);
+  const auto breakpoints = std::ranges::stable_partition(pieces, [](const TextPiece& p) { return !is_breakpoint(p); });
+  const std::span others(pieces.begin(), breakpoints.begin());
+  const auto runs = runs_of(target, others);
+  if (!runs) return runs.error();
+  for (const Run& run : *runs) RETURN_IF_ERROR(target.write(run.begin, run.bytes.data(), run.bytes.size()));
+  return breakpoints.empty() ? ok() : write_breakpoints(target, {breakpoints.begin(), breakpoints.end()});
 }
 
 }  // namespace uprobe::control

@@ -16,7 +16,8 @@ struct TextPiece {
 };
 
 // Writes neighbouring pieces at once, together with the unchanged bytes between them. Only for text that no thread executes or
-// changes during the call. Reads everything before it writes anything. After an error some pieces may have been written.
+// changes during the call. Breakpoints (pieces of one byte) come last and together. After an error some pieces may have been
+// written.
 Status write_in_runs(target::Target& target, std::vector<TextPiece> pieces);
 
 }  // namespace uprobe::control

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/patch/disarm.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 
 #include "engine/base/fd.h"
 #include "engine/base/procfs.h"
+#include "engine/base/signal_masked_thread.h"
 #include "engine/patch/batched_patch.h"
 #include "engine/patch/patch.h"
 #include "engine/patch/semaphores.h"
@@ -215,10 +217,16 @@ Status disarm_unstopped(pid_t pid, Addr block, bool keeps_own) {
 
 Status disarm_waiting(pid_t pid, Addr block) { return disarm_unstopped(pid, block, false); }
 
+// On a thread of its own: the kernel releases one that waits in it, and did not stop, only when its tracer's thread ends.
 Status disarm_running(pid_t pid, Addr block) {
   constexpr std::chrono::milliseconds kMostWaited{200};
-  auto process = target::StoppedProcess::hold(pid, kMostWaited);
-  return process ? disarm_in(**process, block, false) : disarm_unstopped(pid, block, true);
+  Status done = ok();
+  const auto work = [&] {
+    auto process = target::StoppedProcess::hold(pid, kMostWaited);
+    done = process ? disarm_in(**process, block, false) : disarm_unstopped(pid, block, true);
+  };
+  start_signal_masked_thread(work, {SIGCHLD}).join();
+  return done;
 }
 
 }  // namespace uprobe::control

@@ -10,6 +10,7 @@
 
 #include "engine/export/files.h"
 #include "engine/export/formats.h"
+#include "engine/output/csv.h"
 #include "engine/pictures/counters.h"
 #include "engine/program/filter.h"
 #include "engine/recording/entries.h"
@@ -133,6 +134,7 @@ class Player final : public Listener {
                const std::vector<trace::ClockReading>& clocks, SavedSymbols& symbols) override {
     RETURN_IF_ERROR(choose(events));
     RETURN_IF_ERROR(format::check_counters(options_.counters, events));
+    if (format_.has_fixed_fields) RETURN_IF_ERROR(format::check_csv_fields(events));
     const auto has_clock = [&](const trace::ClockReading& reading) { return reading.at(options_.clock) != 0; };
     if (options_.clock != trace::ClockKind::mono && std::none_of(clocks.begin(), clocks.end(), has_clock))
       return no_clock(recording_, options_);

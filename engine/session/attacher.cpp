@@ -137,6 +137,8 @@ Status Attacher::prepare(const Selection& whom) {
   whom_ = whom;
   if (options_.has_guardian) target::start_guardian();
   targets_.attach_to({whom.pids.begin(), whom.pids.end()});
+  for (const pid_t pid : whom.pids)
+    if (target::stat_of(pid)) there_.insert(pid);
   auto finder = control::ProcessFinder::open({whom.names, whom.objects});
   if (!finder) return finder.error();
   finder_.emplace(finder.take());
@@ -218,7 +220,7 @@ Status Attacher::attach_first(const GivenUp& given_up) {
     if (Status free = await_free(pid, whom_.trusts_filters, given_up); !free) return about(pid, free.error());
     Fd handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
     if (!handle) return about(pid, system_error("pidfd_open", errno));
-    ends_.add(std::move(handle));
+    ends_.add(pid, std::move(handle));
     if (Status known = targets_.plan_for(pid); !known) return about(pid, known.error());
   }
   RETURN_IF_ERROR(targets_.make_area());
@@ -232,6 +234,22 @@ Status Attacher::attach_first(const GivenUp& given_up) {
 void Attacher::forget_attempt() {
   ends_.forget();
   targets_.forget();
+}
+
+// After an attempt that has failed: whether some processes have ended, and there are others to try it with. (An id that no process has
+// had is the user's mistake.)
+bool Attacher::goes_on_without_ended() {
+  const auto was_there = [this](pid_t pid) { return there_.contains(pid) && target::has_ended(pid); };
+  const std::vector<pid_t> all = targets_.attached();
+  const auto gone = std::ranges::count_if(all, was_there);
+  if (gone == 0 || gone == std::ssize(all)) return false;
+  for (const pid_t pid : all)
+    if (was_there(pid)) {
+      whom_.tell(ended(pid).text);
+      targets_.leave_out(pid);
+    }
+  forget_attempt();
+  return true;
 }
 
 namespace {
@@ -271,6 +289,8 @@ Status Attacher::attach_or_join(const GivenUp& given_up) {
   constexpr auto kPatience = 10s;
   for (const auto begun = std::chrono::steady_clock::now();;) {
     Status first = attach_first(given_up);
+    if (!first && goes_on_without_ended()) continue;
+    if (first) ends_.tell_ends(whom_.tell);
     if (first || first.error().retry != Retry::join || searches() || !options_.has_socket) return first;
     forget_attempt();
     Status joined = join_owner(first.error(), given_up);
@@ -306,7 +326,7 @@ Status Attacher::search(const GivenUp& given_up) {
   if (!area) return area.error();
   late_attacher_.emplace(std::move(*finder_), *area, targets_.mail(), whom_.trusts_filters, whom_.tell);
   late_attacher_->take_present(given_up);
-  for (Fd& handle : late_attacher_->take_handles()) ends_.add(std::move(handle));
+  for (auto& [pid, handle] : late_attacher_->take_handles()) ends_.add(pid, std::move(handle));
   if (whom_.waits) {
     ends_.expect_more();
     return late_attacher_->watch(), ok();

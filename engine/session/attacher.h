@@ -6,6 +6,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 
 #include "engine/attach/process_finder.h"
 #include "engine/session/client_tool.h"
@@ -60,6 +61,7 @@ class Attacher {
   Status attach_all(const GivenUp& given_up);
   Status attach_first(const GivenUp& given_up);
   void forget_attempt();
+  bool goes_on_without_ended();
   Status join_owner(const Error& occupied, const GivenUp& given_up);
   Status search(const GivenUp& given_up);
 
@@ -72,6 +74,7 @@ class Attacher {
   ClientTool& client_tool_;
   Messages& messages_;
   Selection whom_;
+  std::set<pid_t> there_;  // of those by id: was there when the session was prepared
   std::optional<control::ProcessFinder> finder_;
   std::optional<LateAttacher> late_attacher_;
 };

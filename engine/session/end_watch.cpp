@@ -3,6 +3,8 @@
 
 #include <poll.h>
 
+#include <algorithm>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -54,9 +56,19 @@ bool EndWatch::has_program_ended(std::chrono::microseconds limit) const {
   return both[0].revents != 0;
 }
 
-// Forgets those that have ended.
+void EndWatch::forget_ended() {
+  const auto none = std::chrono::microseconds(0);
+  const auto ended = std::ranges::stable_partition(
+      processes_, [none](const Attached& process) { return !control::has_ended(process.handle.get(), none); });
+  const bool do_others_go_on = ended.begin() != processes_.begin();
+  for (const Attached& process : ended)
+    if (tell_ && do_others_go_on) tell_("process " + std::to_string(process.pid) + " ended");
+  processes_.erase(ended.begin(), ended.end());
+}
+
 bool EndWatch::have_attached_ended(std::chrono::microseconds limit) {
-  while (!processes_.empty() && control::has_ended(processes_.back().get(), limit)) processes_.pop_back();
+  forget_ended();
+  if (!processes_.empty() && control::has_ended(processes_.back().handle.get(), limit)) forget_ended();
   return processes_.empty();
 }
 

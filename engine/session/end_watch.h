@@ -8,9 +8,12 @@
 // Threads: the one that reads (reader_thread.h), and before run() the one that attaches.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/base/fd.h"
@@ -27,8 +30,10 @@ class EndWatch {
   EndWatch(const EndWatch&) = delete;
   EndWatch& operator=(const EndWatch&) = delete;
 
-  // Pidfds of attached processes.
-  void add(Fd process) { processes_.push_back(std::move(process)); }
+  // Attached processes and their pidfds.
+  void add(pid_t pid, Fd process) { processes_.push_back({pid, std::move(process)}); }
+  // `tell` gets a line for each that ends while others go on.
+  void tell_ends(std::function<void(const std::string&)> tell) { tell_ = std::move(tell); }
   void forget() { processes_.clear(); }
   // Further processes may join the session at any time: it never ends of itself.
   void expect_more() { expects_more_ = true; }
@@ -46,10 +51,16 @@ class EndWatch {
   bool is_program_ending();
   bool has_program_ended(std::chrono::microseconds limit) const;
   bool have_attached_ended(std::chrono::microseconds limit);
+  void forget_ended();
 
   Targets& targets_;
   Recording& recording_;
-  std::vector<Fd> processes_;
+  struct Attached {
+    pid_t pid;
+    Fd handle;
+  };
+  std::vector<Attached> processes_;
+  std::function<void(const std::string&)> tell_;
   bool expects_more_ = false;
   // Where the session stays until the last process has ended. `first_ended_`: see RunOptions; empty after it was called.
   std::optional<control::Survivors> survivors_;

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/attach/process_finder.h"
@@ -42,7 +43,7 @@ class LateAttacher {
   // After stop(), or before watch(): how many processes it brought into the session; pidfds of those that take_present()
   // brought; how many it found; notes on what was not reported at once.
   std::size_t taken() const { return taken_; }
-  std::vector<Fd> take_handles() { return std::move(handles_); }
+  std::vector<std::pair<pid_t, Fd>> take_handles() { return std::move(handles_); }
   std::size_t found() const { return found_; }
   std::vector<std::string> notes() const;
 
@@ -61,7 +62,7 @@ class LateAttacher {
   control::MailService& service_;
   const bool trusts_filters_;
   const Tell tell_;
-  std::vector<Fd> handles_;
+  std::vector<std::pair<pid_t, Fd>> handles_;
   std::map<std::string, std::size_t> refusals_;  // count per reason
   std::size_t taken_ = 0, found_ = 0, gone_ = 0;
   std::size_t lines_left_ = 0, untold_ = 0;  // lines that may be printed now; lines that were suppressed

@@ -44,6 +44,8 @@ class Targets {
   Status open_agent();
   // The session is one of running processes.
   void attach_to(const std::set<pid_t>& pids);
+  // One of them has ended, and the session is to be that of the others.
+  void leave_out(pid_t pid) { std::erase(attached_, pid); }
   const control::AgentImage& agent() const { return *agent_; }
 
   bool attaches() const { return attaches_; }

@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "engine/base/fd.h"
 #include "engine/base/procfs.h"
@@ -49,13 +50,15 @@ struct Guarded {
   pid_t tool, waiting;
 };
 
-// A thread that the tool traces, or a program to be launched that waits for the tool: before execve it has the tool's file.
-bool is_held(const Guarded& by, pid_t pid) {
+// A thread that one of the tool's threads traces (`tracers`; the kernel names that thread, and not its process), or a program to be
+// launched that waits for the tool: before execve it has the tool's file.
+bool is_held(const Guarded& by, const std::vector<pid_t>& tracers, pid_t pid) {
   const pid_t tool = by.tool;
   for (const pid_t tid : threads_of(pid)) {
     const auto status = procfs::read(pid, tid, "status");
     if (!status) continue;
-    if (procfs::number(*status, "TracerPid") == tool) return true;
+    const auto tracer = static_cast<pid_t>(procfs::number(*status, "TracerPid"));
+    if (std::ranges::find(tracers, tracer) != tracers.end()) return true;
     const bool may_wait = pid == by.waiting || procfs::number(*status, "PPid") == tool;
     if (may_wait && program_of(pid) == program_of(tool)) return true;
   }
@@ -64,7 +67,9 @@ bool is_held(const Guarded& by, pid_t pid) {
 
 bool holds_a_program(const Guarded& guarded) {
   const auto processes = list_processes();
-  return std::any_of(processes.begin(), processes.end(), [&](const auto& one) { return is_held(guarded, one.pid); });
+  const auto tracers = threads_of(guarded.tool);
+  const auto holds = [&](const ProcessEntry& one) { return is_held(guarded, tracers, one.pid); };
+  return std::ranges::any_of(processes, holds);
 }
 
 [[noreturn]] void guard(const Guarded& guarded, int process) {

@@ -9,6 +9,7 @@
 
 #include <elf.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
@@ -61,12 +62,12 @@ Status seize(pid_t pid) {
                .err = error};
 }
 
-// A stop by a terminal or by SIGSTOP lasts until SIGCONT.
-bool is_group_stop(int status) {
-  const int signal = WSTOPSIG(status);
-  return status >> 16 == PTRACE_EVENT_STOP &&
-         (signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU);
+bool is_stop_signal(int signal) {
+  return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
 }
+
+// A stop by a terminal or by SIGSTOP lasts until SIGCONT.
+bool is_group_stop(int status) { return status >> 16 == PTRACE_EVENT_STOP && is_stop_signal(WSTOPSIG(status)); }
 
 // The status with which it stands at the end of its execve, or has ended.
 int wait_for_exec(pid_t pid) {
@@ -169,23 +170,55 @@ void PtraceTarget::end(int code) {
   if (prepared_) static_cast<void>(system_call(SYS_exit_group, {static_cast<std::uint64_t>(code)}));
 }
 
-// Waits for the next stop; its status.
-Result<int> PtraceTarget::take_stop() {
+// As waitpid; nothing where it neither stops nor ends in time. A program that the tool has started holds up no other one.
+std::optional<int> PtraceTarget::await_change() const {
+  constexpr int kAwake = 100;
+  constexpr useconds_t kPause = 100;
   int status = 0;
-  while (::waitpid(pid(), &status, __WALL) < 0 && errno == EINTR) {
+  const auto deadline = std::chrono::steady_clock::now() + patience_;
+  for (int looks = 0;; ++looks) {
+    const pid_t seen = ::waitpid(pid(), &status, ours_ ? __WALL : __WALL | WNOHANG);
+    if (seen > 0 || (seen < 0 && errno != EINTR)) return status;
+    if (std::chrono::steady_clock::now() > deadline && !ours_) return std::nullopt;
+    if (seen == 0 && looks < kAwake) ::sched_yield();
+    if (seen == 0 && looks >= kAwake) ::usleep(kPause);
   }
-  if (WIFSTOPPED(status)) return status;
-  attached_ = false;
-  return gone(status);
 }
 
-// Waits for the next system-call stop; keeps signals for later.
+// Lets it run on with `signal` to its next stop; its status. Where none comes the program is interrupted (a frozen cgroup keeps it
+// from its call), and later calls get a moment each.
+Result<int> PtraceTarget::run_to_stop(bool stops_at_calls, int signal) {
+  if (::ptrace(stops_at_calls ? PTRACE_SYSCALL : PTRACE_CONT, pid(), nullptr, as_data(signal)) != 0)
+    return system_error("ptrace", errno);
+  auto status = await_change();
+  bool is_interrupted = false;
+  if (!status) {
+    patience_ = std::chrono::milliseconds(100);
+    is_interrupted = ::ptrace(PTRACE_INTERRUPT, pid(), nullptr, nullptr) == 0;
+    status = await_change();
+  }
+  const bool is_blocked = !status || (is_interrupted && *status >> 16 == PTRACE_EVENT_STOP);
+  if (is_blocked) return Error{.code = Code::refused, .text = "a system call in it does not return"};
+  if (WIFSTOPPED(*status)) return *status;
+  attached_ = false;
+  return gone(*status);
+}
+
+// Keeps the signal of a stop for later, if it is one, but those that stop, which SIGCONT may take back at any moment: these are
+// returned, to be passed on. The kernel notes that the program is stopped, and stops it when it is let go.
+int PtraceTarget::defer_signal(int status) {
+  const int signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
+  if (is_stop_signal(signal)) return signal;
+  if (signal != 0) deferred_signals_.push_back(signal);
+  return 0;
+}
+
+// Waits for the next system-call stop.
 Result<int> PtraceTarget::next_stop() {
-  for (;;) {
-    if (::ptrace(PTRACE_SYSCALL, pid(), nullptr, nullptr) != 0) return system_error("ptrace", errno);
-    const auto status = take_stop();
+  for (int signal = 0;;) {
+    const auto status = run_to_stop(true, signal);
     if (!status || WSTOPSIG(*status) == kSyscallStop) return status;
-    if (*status >> 16 == 0) deferred_signals_.push_back(WSTOPSIG(*status));
+    signal = defer_signal(*status);
   }
 }
 
@@ -238,14 +271,12 @@ std::optional<Addr> PtraceTarget::scratch() { return makes_lists() ? std::option
 
 Status PtraceTarget::run_list(arch::ThreadRegisters& r) {
   if (::ptrace(PTRACE_SETREGS, pid(), nullptr, &r) != 0) return system_error("PTRACE_SETREGS", errno);
-  for (;;) {
-    if (::ptrace(PTRACE_CONT, pid(), nullptr, nullptr) != 0) return system_error("ptrace", errno);
-    const auto status = take_stop();
+  for (int signal = 0;;) {
+    const auto status = run_to_stop(false, signal);
     if (!status) return status.error();
-    if (*status >> 16 != 0) continue;
     if (::ptrace(PTRACE_GETREGS, pid(), nullptr, &r) != 0) return system_error("PTRACE_GETREGS", errno);
-    if (WSTOPSIG(*status) == ListedCalls::kEnd && lists_->is_at_end(r)) return ok();
-    deferred_signals_.push_back(WSTOPSIG(*status));
+    if (*status >> 16 == 0 && WSTOPSIG(*status) == ListedCalls::kEnd && lists_->is_at_end(r)) return ok();
+    signal = defer_signal(*status);
   }
 }
 

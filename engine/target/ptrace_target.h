@@ -3,6 +3,7 @@
 // tracer at any moment, and then begins untraced.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -67,8 +68,10 @@ class PtraceTarget : public Target {
   PtraceTarget(ProcessFiles files) : files_(std::move(files)) {}
   static Result<std::unique_ptr<PtraceTarget>> stopped_at_exec(pid_t pid);
   Status prepare();
+  std::optional<int> await_change() const;
   Result<int> next_stop();
-  Result<int> take_stop();
+  Result<int> run_to_stop(bool stops_at_calls, int signal);
+  int defer_signal(int status);
   bool makes_lists();
   Status make_list(std::span<SystemCall> calls, std::size_t first, std::size_t count);
   Status run_list(arch::ThreadRegisters& r);
@@ -79,10 +82,11 @@ class PtraceTarget : public Target {
   std::uint64_t mask_ = 0;
   ReturnPath
       return_path_;  // at every moment from prepare() on: if we die, the program begins as if we had not been there
-  std::optional<ListedCalls> lists_;   // once it was tried to prepare them
-  std::vector<int> deferred_signals_;  // arrived while we worked; sent again at release
-  bool prepared_ = false;              // its registers are ours
-  bool passes_filters_ = false;        // every call of its, to a filter that may end it
+  std::optional<ListedCalls> lists_;          // once it was tried to prepare them
+  std::vector<int> deferred_signals_;         // arrived while we worked; sent again at release
+  std::chrono::milliseconds patience_{2000};  // for a call of one that was adopted
+  bool prepared_ = false;                     // its registers are ours
+  bool passes_filters_ = false;               // every call of its, to a filter that may end it
   bool attached_ = true;
   bool ours_ = true;  // launched by us, not adopted
 };

@@ -6,11 +6,9 @@
 //   - some calls answer EINTR to any wake-up instead (fs/eventpoll.c, kernel/signal.c sigtimedwait, ipc/sem.c, sockets with a
 //     timeout: net/core/sock.c sock_intr_errno). They have done nothing yet: -ERESTARTNOHAND makes them start again, and a handler
 //     that is about to run still makes it EINTR;
-//   - what restart_syscall goes on with is kept through other system calls of the thread;
 //   - SIGKILL ends traced threads that stand, too, and a process's first thread shows its end only when the tracer has taken
 //     notice of the end of all others (kernel/exit.c, delay_group_leader);
 //   - a process stopped by SIGSTOP stops again by itself when its tracer detaches (kernel/ptrace.c, __ptrace_unlink);
-//   - single-step and int3 as the end of a call would reset an ignored SIGTRAP: system-call stops only.
 #include "engine/target/stopped_process.h"
 
 #include <sched.h>
@@ -26,13 +24,10 @@
 #include <optional>
 
 #include "arch/code/remote_call.h"
-#include "arch/code/return_frame.h"
 #include "engine/base/procfs.h"
-#include "engine/shared/agent_header.h"
 #include "engine/target/interrupted_syscall.h"
 #include "engine/target/process_stat.h"
 #include "engine/target/remote_call_place.h"
-#include "engine/target/seccomp.h"
 #include "engine/target/thread_change.h"
 
 namespace uprobe::target {
@@ -41,54 +36,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto kAtOnce = 200us, kPace = 50us, kSlowPace = 1000us, kMoment = 200us;
-constexpr auto kTakePace = 5ms;
+constexpr auto kAtOnce = 200us, kPace = 50us, kMoment = 200us;
 constexpr std::chrono::microseconds kHandlersMoment = 100ms;
 constexpr int kMostMoments = 1000;
-constexpr auto kOrderPatience = 5s;
 constexpr auto kLastPatience = 200ms;
-constexpr std::uint64_t kAllSignals = ~std::uint64_t{0};
-
-// What the kernel would do.
-arch::Restart restart_of(const arch::ThreadRegisters& r) {
-  if (arch::call_number(r) < 0) return arch::Restart::none;
-  switch (arch::result(r)) {
-    case kRestart:
-    case kRestartNoIntr:
-    case kRestartNoHandler:
-      return arch::Restart::again;
-    case kRestartBlock:
-      return arch::Restart::rest;
-    default:
-      return arch::Restart::none;
-  }
-}
-
-// In a restartable sequence the kernel would send the thread to the abort handler at its next preemption (kernel/rseq.c). On an
-// remote call it would forget the sequence instead: so it is aborted now.
-void leave_sequence(const ProcessFiles& files, pid_t tid, arch::ThreadRegisters& registers) {
-  constexpr std::uint64_t kDescriptorAt = 8;  // struct rseq::rseq_cs
-  struct Configuration {
-    std::uint64_t area;
-    std::uint32_t bytes, signature, flags, pad;
-  } configuration{};
-  struct Section {
-    std::uint32_t version, flags;
-    std::uint64_t begin, bytes, abort;
-  } section{};
-  std::uint64_t descriptor = 0;
-  constexpr auto kGetRseqConfiguration = static_cast<__ptrace_request>(0x420f);
-  if (::ptrace(kGetRseqConfiguration, tid, as_data(sizeof configuration), &configuration) <= 0) return;
-  if (configuration.area == 0) return;
-  const Addr at{configuration.area + kDescriptorAt};
-  if (!files.read(at, &descriptor, sizeof descriptor) || descriptor == 0) return;
-  if (!files.read(Addr{descriptor}, &section, sizeof section)) return;
-  if (arch::instruction_pointer(registers) - section.begin >= section.bytes) return;
-  const std::uint64_t none = 0;
-  if (files.write(at, &none, sizeof none)) arch::set_instruction_pointer(registers, section.abort);
-}
-
-Error failed(const char* what) { return errno == ESRCH ? process_ended() : system_error(what, errno); }
 
 bool is_zombie(pid_t pid, pid_t tid) {
   const auto status = procfs::read(pid, tid, "status");
@@ -222,7 +173,7 @@ Status StoppedProcess::take_state(pid_t tid, bool in_group_stop) {
   if (has_kept_time(arch::call_number(t.registers), arch::result(t.registers))) t.sleep.reset();
   if (arch::result(t.registers) == -EINTR && may_begin_again(arch::call_number(t.registers))) {
     arch::set_result(t.registers, kRestartNoHandler);
-    if (::ptrace(PTRACE_SETREGS, tid, nullptr, &t.registers) != 0) return failed("PTRACE_SETREGS");
+    if (::ptrace(PTRACE_SETREGS, tid, nullptr, &t.registers) != 0) return ptrace_error("PTRACE_SETREGS");
   }
   if (Thread* known = thread(tid))
     *known = t;
@@ -257,195 +208,23 @@ Status StoppedProcess::await_others_remote_calls() {
   return Error{.code = Code::refused, .text = "a thread does not come back from what a killed tool made it do"};
 }
 
-Status StoppedProcess::put(const arch::ThreadRegisters& registers) {
-  return ::ptrace(PTRACE_SETREGS, away_, nullptr, &registers) == 0 ? ok() : Status(failed("PTRACE_SETREGS"));
-}
-
-// A filter could kill the thread for a call that the program never makes. It is suspended only while the thread does what the tool
-// says: no instruction of the program's own runs without its filters.
-Status StoppedProcess::open_filters() {
-  if (!is_filtered(pid(), away_) || !can_suspend_filters()) return ok();
-  RETURN_IF_ERROR(suspend_filters(away_, true));
-  is_suspended_ = true;
-  return ok();
-}
-
-Status StoppedProcess::close_filters() {
-  return std::exchange(is_suspended_, false) ? suspend_filters(away_, false) : ok();
-}
-
-// On its return path, and out of every system call.
-arch::ThreadRegisters StoppedProcess::resume_frame() const {
-  const auto own = std::find_if(threads_.begin(), threads_.end(), [this](const Thread& t) { return t.tid == away_; });
-  arch::ThreadRegisters r = own->registers;
-  arch::set_instruction_pointer(r, (place_ + arch::kRemoteCallHome).value);
-  arch::forget_call(r);
-  arch::clear_modes(r);
-  return r;
-}
-
-Status StoppedProcess::send(pid_t tid) {
-  if (away_ == tid) return ok();
-  RETURN_IF_ERROR(bring_home());
-  is_changed_ = true;
-  Thread* t = thread(tid);
-  if (t == nullptr) return process_ended();
-  if (!may_call_) return Error{.code = Code::refused, .text = "a seccomp filter may kill it for a system call"};
-  leave_sequence(files_, tid, t->registers);
-  const arch::RemoteCallCode code =
-      arch::make_remote_call(arch::return_to(t->registers, t->mask, restart_of(t->registers)));
-  RETURN_IF_ERROR(files_.write(place_, code.data(), code.size()));
-  away_ = tid;
-  is_at_rest_ = true;
-  RETURN_IF_ERROR(open_filters());
-  // The return path restores the mask as well: the registers first.
-  Status sent = put(resume_frame());
-  std::uint64_t all = kAllSignals;
-  if (sent && ::ptrace(PTRACE_SETSIGMASK, tid, as_data(sizeof all), &all) != 0) sent = failed("PTRACE_SETSIGMASK");
-  return sent;
-}
-
-// Of threads that stand, should the process have been killed. Each is asked, so not at every turn of a wait.
-void StoppedProcess::take_ends(const std::vector<pid_t>& but) {
-  if (Clock::now() < next_take_) return;
-  next_take_ = Clock::now() + kTakePace;
-  for (const pid_t tid : seized_)
-    if (std::find(but.begin(), but.end(), tid) == but.end()) take_end(tid);
-}
-
-// How the one that is away has stopped or ended; 0 where it has ended. It does so at once as a rule: to sleep and be woken takes
-// several times as long.
-int StoppedProcess::await_change() {
-  auto pause = kPace;
-  for (const auto end = Clock::now() + kAtOnce;;) {
-    int status = 0;
-    if (take_change(away_, status, WNOHANG) != 0) return status;
-    if (Clock::now() < end) {
-      ::sched_yield();
-      continue;
-    }
-    take_ends({away_});
-    ::usleep(static_cast<useconds_t>(pause.count()));
-    pause = std::min(2 * pause, kSlowPace);
-  }
-}
-
-// It has been interrupted, and runs.
-Status StoppedProcess::await_rest() {
-  for (;;) {
-    const int status = await_change();
-    if (!WIFSTOPPED(status)) return process_ended();
-    if (status >> 16 == PTRACE_EVENT_STOP) break;
-    ::ptrace(PTRACE_CONT, away_, nullptr, as_data(WSTOPSIG(status) & 0x7f));
-  }
-  is_at_rest_ = true;
-  return ok();
-}
-
-// Not an instruction is executed.
-Status StoppedProcess::bring_home() {
-  if (away_ == 0) return ok();
-  const Thread own = *thread(away_);
-  if (!is_at_rest_) {
-    RETURN_IF_ERROR(put(resume_frame()));
-    if (::ptrace(PTRACE_INTERRUPT, away_, nullptr, nullptr) != 0 || ::ptrace(PTRACE_CONT, away_, nullptr, nullptr) != 0)
-      return failed("ptrace");
-    RETURN_IF_ERROR(await_rest());
-  }
-  std::uint64_t mask = own.mask;
-  if (::ptrace(PTRACE_SETSIGMASK, away_, as_data(sizeof mask), &mask) != 0) return failed("PTRACE_SETSIGMASK");
-  RETURN_IF_ERROR(put(own.registers));
-  RETURN_IF_ERROR(close_filters());
-  away_ = 0;
-  return ok();
-}
-
-// The next system-call stop of the one that is away.
-Result<int> StoppedProcess::next_stop() {
-  int signal = 0;
-  for (;;) {
-    if (::ptrace(PTRACE_SYSCALL, away_, nullptr, as_data(signal)) != 0) return failed("ptrace");
-    const int status = await_change();
-    if (!WIFSTOPPED(status)) return process_ended();
-    if (WSTOPSIG(status) == kSyscallStop) return status;
-    signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;  // SIGSTOP: no mask holds it back
-  }
-}
-
-Result<std::int64_t> StoppedProcess::system_call(long number, const std::array<std::uint64_t, 6>& a) {
-  if (away_ == 0) RETURN_IF_ERROR(send(threads_.front().tid));
-  arch::ThreadRegisters r = resume_frame();
-  arch::set_instruction_pointer(r, place_.value);
-  arch::set_call(r, number, a);
-  is_at_rest_ = false;
-  RETURN_IF_ERROR(put(r));
-  RETURN_IF_ERROR(next_stop());
-  RETURN_IF_ERROR(next_stop());
-  if (::ptrace(PTRACE_GETREGS, away_, nullptr, &r) != 0) return failed("PTRACE_GETREGS");
-  return arch::result(r);
-}
-
-Status StoppedProcess::await_done(Addr state) {
-  const auto deadline = Clock::now() + kOrderPatience;
-  while (Clock::now() < deadline) {
-    std::uint32_t seen = 0;
-    RETURN_IF_ERROR(files_.read(state, &seen, sizeof seen));
-    if (seen != shared::kOrderGiven) return ok();
-    int status = 0;
-    const pid_t changed = take_change(away_, status, WNOHANG);
-    if (changed == away_ && !WIFSTOPPED(status)) return process_ended();
-    // SIGSTOP: no mask holds it back.
-    if (changed == away_) ::ptrace(PTRACE_CONT, away_, nullptr, as_data(status >> 16 == 0 ? WSTOPSIG(status) : 0));
-    ::sched_yield();
-  }
-  return Error{.code = Code::refused, .text = "a thread does not do what attaching needs"};
-}
-
-// The tool was stopped for longer than the thread waits.
-Status StoppedProcess::left_early() {
-  RETURN_IF_ERROR(close_filters());
-  RETURN_IF_ERROR(take_state(std::exchange(away_, 0), false));
-  RETURN_IF_ERROR(await_others_remote_calls());
-  return Error{.code = Code::refused,
-               .text = "a thread has gone on by itself: this uprobe-run was stopped for too long"};
-}
-
-// No stop for each of its system calls: the thread says itself that it is done, and waits.
-Status StoppedProcess::run(Addr function, Addr order) {
-  if (away_ == 0) RETURN_IF_ERROR(send(threads_.front().tid));
-  arch::ThreadRegisters r = resume_frame();
-  const auto entered = arch::enter_function(r, function.value, order.value, order.value, arch::instruction_pointer(r));
-  RETURN_IF_ERROR(files_.write(Addr{entered.at}, &entered.word, sizeof entered.word));
-  RETURN_IF_ERROR(put(r));
-  is_at_rest_ = false;
-  if (::ptrace(PTRACE_CONT, away_, nullptr, nullptr) != 0) return failed("PTRACE_CONT");
-  const Addr state = order + offsetof(shared::AttachOrder, state);
-  RETURN_IF_ERROR(await_done(state));
-  if (::ptrace(PTRACE_INTERRUPT, away_, nullptr, nullptr) != 0) return failed("PTRACE_INTERRUPT");
-  RETURN_IF_ERROR(await_rest());
-  std::uint32_t seen = 0;
-  RETURN_IF_ERROR(files_.read(state, &seen, sizeof seen));
-  if (seen != shared::kOrderDone) return left_early();
-  return put(resume_frame());
-}
-
 Status StoppedProcess::set_mask(pid_t tid, std::uint64_t mask) {
   Thread* t = thread(tid);
   if (t == nullptr || t->mask == mask) return ok();
   t->mask = mask;
   return ::ptrace(PTRACE_SETSIGMASK, tid, as_data(sizeof mask), &mask) == 0 ? ok()
-                                                                            : Status(failed("PTRACE_SETSIGMASK"));
+                                                                            : Status(ptrace_error("PTRACE_SETSIGMASK"));
 }
 
 Status StoppedProcess::set_registers(pid_t tid, const arch::ThreadRegisters& registers) {
   Thread* t = thread(tid);
   if (t == nullptr) return ok();
   t->registers = registers;
-  return ::ptrace(PTRACE_SETREGS, tid, nullptr, &registers) == 0 ? ok() : Status(failed("PTRACE_SETREGS"));
+  return ::ptrace(PTRACE_SETREGS, tid, nullptr, &registers) == 0 ? ok() : Status(ptrace_error("PTRACE_SETREGS"));
 }
 
 Status StoppedProcess::let_run(pid_t tid, std::chrono::microseconds moment) {
-  if (::ptrace(PTRACE_CONT, tid, nullptr, nullptr) != 0) return failed("PTRACE_CONT");
+  if (::ptrace(PTRACE_CONT, tid, nullptr, nullptr) != 0) return ptrace_error("PTRACE_CONT");
   ::usleep(static_cast<useconds_t>(moment.count()));
   ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr);
   std::vector<pid_t> stopping{tid};
@@ -462,8 +241,8 @@ namespace {
 // leaves the result alone; do_syscall_64).
 Status take_call_back(pid_t tid, arch::ThreadRegisters registers) {
   arch::take_call_back(registers);
-  if (::ptrace(PTRACE_SETREGS, tid, nullptr, &registers) != 0) return failed("PTRACE_SETREGS");
-  return ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0 ? ok() : Status(failed("PTRACE_INTERRUPT"));
+  if (::ptrace(PTRACE_SETREGS, tid, nullptr, &registers) != 0) return ptrace_error("PTRACE_SETREGS");
+  return ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0 ? ok() : Status(ptrace_error("PTRACE_INTERRUPT"));
 }
 
 }  // namespace
@@ -493,7 +272,7 @@ Status StoppedProcess::let_out(pid_t tid, std::chrono::microseconds moment,
   int signal = 0;
   bool in_call = false;
   for (auto request = PTRACE_SYSCALL;;) {
-    if (::ptrace(request, tid, nullptr, as_data(signal)) != 0) return failed("ptrace");
+    if (::ptrace(request, tid, nullptr, as_data(signal)) != 0) return ptrace_error("ptrace");
     const auto stop = stop_again(tid, deadline);
     if (!stop) return stop.error();
     if (!WIFSTOPPED(*stop)) {
@@ -509,7 +288,7 @@ Status StoppedProcess::let_out(pid_t tid, std::chrono::microseconds moment,
     if (signal != 0) continue;
     in_call = !in_call;
     arch::ThreadRegisters registers{};
-    if (::ptrace(PTRACE_GETREGS, tid, nullptr, &registers) != 0) return failed("PTRACE_GETREGS");
+    if (::ptrace(PTRACE_GETREGS, tid, nullptr, &registers) != 0) return ptrace_error("PTRACE_GETREGS");
     if (!in_call || is_ours(arch::call_place(registers))) continue;
     RETURN_IF_ERROR(take_call_back(tid, registers));
     request = PTRACE_CONT;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A running process whose threads are all stopped by ptrace, each wherever it was. It goes on as if the tool had not been there:
 // waits go on waiting, stopped processes stay stopped. It survives the death of its tracer at any moment (`arch/code/remote_call.h`).
+// (stopped_calls.cpp: what its threads do for the tool.)
 #pragma once
 
 #include <chrono>
@@ -8,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "arch/abi/thread_registers.h"
@@ -39,6 +41,9 @@ class StoppedProcess : public Target {
   Result<std::vector<Mapping>> maps() override { return files_.maps(); }
   Status read(Addr from, void* to, std::size_t bytes) override { return files_.read(from, to, bytes); }
   Status write(Addr to, const void* from, std::size_t bytes) override { return files_.write(to, from, bytes); }
+  Status write_all(std::span<const MemoryPiece> pieces) override {
+    return files_.write_by_child(pieces) ? ok() : Target::write_all(pieces);
+  }
   bool is_held() const override { return true; }
   std::vector<ThreadPlace> places() const override;
 
@@ -53,6 +58,8 @@ class StoppedProcess : public Target {
   // Which thread makes the calls from now on; the one before is brought back to its own work first. Without it the first one.
   Status send(pid_t tid);
   Status bring_home();
+  // Code::refused where the call does not return: it has been interrupted, and later ones get a moment each. A thread that not even
+  // that brings back is lost to the tool: it finds its return path by itself when the calling thread has ended.
   Result<std::int64_t> system_call(long number, const std::array<std::uint64_t, 6>& arguments) override;
   // Has the agent's `function` carry out an order (shared::AttachOrder), on a stack that ends where the order stands, all signals
   // held back; waits until it is done.
@@ -83,7 +90,8 @@ class StoppedProcess : public Target {
   Status await_stops(std::vector<pid_t>& stopping, std::chrono::steady_clock::time_point deadline);
   Status take_state(pid_t tid, bool in_group_stop);
   Status await_others_remote_calls();
-  int await_change();
+  std::optional<int> await_change(std::chrono::steady_clock::time_point deadline);
+  Error blocked();
   std::optional<int> change_by(pid_t tid, std::chrono::steady_clock::time_point deadline);
   void take_ends(const std::vector<pid_t>& but);
   Result<int> next_stop();
@@ -108,7 +116,8 @@ class StoppedProcess : public Target {
   std::optional<ExitReaper> undertaker_;               // of these, while more of them are being seized
   std::chrono::steady_clock::time_point next_take_{};  // of the ends of threads
   pid_t away_ = 0;                                     // on a remote call
-  bool is_suspended_ = false;                          // its seccomp filters are
+  std::chrono::milliseconds call_patience_ = kPatience;
+  bool is_suspended_ = false;  // its seccomp filters are
   bool may_call_ = true;
   bool is_at_rest_ = false;  // that one: in a stop after which the kernel looks at what it was doing
   Addr place_;               // of the remote call's code

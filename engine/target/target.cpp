@@ -3,9 +3,13 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -130,6 +134,49 @@ Status ProcessFiles::write(Addr to, const void* from, std::size_t bytes) const {
     at += n, to = to + static_cast<std::uint64_t>(n), bytes -= static_cast<std::size_t>(n);
   }
   return ok();
+}
+
+Status Target::write_all(std::span<const MemoryPiece> pieces) {
+  for (const MemoryPiece& piece : pieces) RETURN_IF_ERROR(write(piece.at, piece.bytes.data(), piece.bytes.size()));
+  return ok();
+}
+
+namespace {
+
+struct Writing {
+  int memory;
+  std::span<const MemoryPiece> pieces;
+};
+
+// In a process that has this one's memory: system calls only.
+int carry_out(void* of) {
+  const auto& writing = *static_cast<const Writing*>(of);
+  ::setpgid(0, 0);  // what kills the tool's process group leaves it alone
+  for (const MemoryPiece& piece : writing.pieces) {
+    const auto bytes = static_cast<ssize_t>(piece.bytes.size());
+    if (::pwrite(writing.memory, piece.bytes.data(), piece.bytes.size(), static_cast<off_t>(piece.at.value)) != bytes)
+      return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+
+// As by vfork and not by fork: the program is held all the while. The process's end is no signal (a program that uses the library may
+// await children of its own), and no handler of this process may run in it.
+bool ProcessFiles::write_by_child(std::span<const MemoryPiece> pieces) const {
+  constexpr std::size_t kStack = 16384;
+  alignas(16) std::array<char, kStack> stack;
+  Writing writing{memory_.get(), pieces};
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const pid_t child = ::clone(carry_out, stack.data() + stack.size(), CLONE_VM | CLONE_VFORK, &writing);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  int status = -1;
+  while (child > 0 && ::waitpid(child, &status, __WALL) < 0 && errno == EINTR) {
+  }
+  return child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 Result<std::int64_t> RunningTarget::system_call(long, const std::array<std::uint64_t, 6>&) {

@@ -37,6 +37,11 @@ struct SystemCall {
   bool has_failed() const { return result < 0 && result > -4096; }
 };
 
+struct MemoryPiece {
+  Addr at;
+  std::span<const std::uint8_t> bytes;  // must outlive the call
+};
+
 class Target {
  public:
   virtual ~Target() = default;
@@ -47,6 +52,8 @@ class Target {
   // Whole or error. Writes reach read-only private mappings (text) too.
   virtual Status read(Addr from, void* to, std::size_t bytes) = 0;
   virtual Status write(Addr to, const void* from, std::size_t bytes) = 0;
+  // All pieces, as by write(). Where is_held(): also those that are left if this process is killed in the middle.
+  virtual Status write_all(std::span<const MemoryPiece> pieces);
 
   // One system call in the target. The value as the kernel returns it (-errno on failure); an Error when it could not be
   // made at all.
@@ -99,6 +106,8 @@ class ProcessFiles {
   Result<std::vector<Mapping>> maps() const;
   Status read(Addr from, void* to, std::size_t bytes) const;
   Status write(Addr to, const void* from, std::size_t bytes) const;
+  // By a process of its own, which goes on if this one is killed. False: what has been written is not known.
+  bool write_by_child(std::span<const MemoryPiece> pieces) const;
 
  private:
   ProcessFiles(pid_t pid, std::string folder, Fd memory)

@@ -3,6 +3,8 @@
 
 #include <sys/wait.h>
 
+#include <cerrno>
+
 #include "engine/target/target.h"
 
 namespace uprobe::target {
@@ -18,6 +20,8 @@ pid_t take_change(pid_t tid, int& status, int how) {
   take_end(tid);
   return tid;
 }
+
+Error ptrace_error(const char* what) { return errno == ESRCH ? process_ended() : system_error(what, errno); }
 
 void take_end(pid_t tid) {
   const auto id = static_cast<id_t>(tid);

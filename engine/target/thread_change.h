@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "engine/base/result.h"
+
 namespace uprobe::target {
 
 constexpr int kSyscallStop = SIGTRAP | 0x80;  // with PTRACE_O_TRACESYSGOOD
@@ -20,6 +22,9 @@ void* as_data(T value) {
 // How it has stopped or ended, as waitpid tells it; 0: nothing (with WNOHANG in `how`), -1: errno. Takes the stop or the end; but the
 // end of a program that this process has started is only looked at, and left to the thread that waits for it.
 pid_t take_change(pid_t tid, int& status, int how);
+
+// A failed ptrace request of a thread that should stand: process_ended() where it is gone.
+Error ptrace_error(const char* what);
 
 // Takes the end of a thread that has ended; the end of a program that this process has started is left alone.
 void take_end(pid_t tid);

@@ -47,7 +47,7 @@ ALLOWED = {
     ("engine/elf/frame_table.h", "byte"): FORMAT,
     ("engine/symbolize/frame_walk.cpp", "byte"): FORMAT,
     ("engine/service/exec_follower.cpp", "byte"): STATUS,
-    ("engine/target/stopped_process.cpp", "byte"): STATUS,
+    ("engine/target/stopped_calls.cpp", "byte"): STATUS,
     ("engine/target/thread_change.cpp", "byte"): STATUS,
     ("engine/target/thread_change.h", "byte"): STATUS,
     ("engine/shared/event_program.h", "byte"): FLAGS,

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Attached processes that try to harm the tool, or other processes through the tool."""
+import ctypes
 import os
 import random
 import re
 import signal
 import socket
+import struct
 import subprocess
 import time
 import unittest
@@ -16,8 +18,11 @@ REFUSED = re.compile(rb"uprobe-run: .*(exchanged|refused|malformed|damaged|could
 
 
 class AdversaryCase(harness.TestCase):
+    before_exec = None
+
     def start_ready(self, *command):
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+                                   preexec_fn=self.before_exec)
         self.addCleanup(harness.stop_group, process)
         self.assertEqual(process.stdout.readline(), b"ready\n")
         return process
@@ -77,6 +82,23 @@ class Descriptors(AdversaryCase):
                                                self.path("socket")))
             with self.assertRaises(BlockingIOError):
                 stranger.recv(1)
+
+
+def filter_all():
+    """In a child before exec: a seccomp filter that allows each call."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    allow = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0x7fff0000))  # ret SECCOMP_RET_ALLOW
+    program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", 1, ctypes.addressof(allow)))
+    if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, program, 0, 0) != 0:  # PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+@unittest.skipIf(os.geteuid() != 0, "needs root")
+class FilteredDescriptors(Descriptors):
+    """The same where the tool suspends the target's filters for its calls, which may be about other descriptors than it thinks."""
+
+    ROUNDS = harness.some_of(60)
+    before_exec = staticmethod(filter_all)
 
 
 class Blocks(AdversaryCase):
@@ -143,6 +165,61 @@ class Killed(AdversaryCase):
         self.rounds(other, "-P", str(other.pid))
         out, _ = other.communicate(b"go\n", harness.TIMEOUT)
         self.assertEqual(other.returncode, 0, out)
+
+    def start_busy(self):
+        return self.start_ready(fixture("attached_busy"))
+
+    def start_tool(self, *processes):
+        words = [*tracer("-v", "-o", self.path("trace")), "-p", f"p:w {fixture('attached_busy')}:several"]
+        tool = subprocess.Popen([*words, "-P", ",".join(str(process.pid) for process in processes)], stderr=subprocess.PIPE,
+                                start_new_session=True)
+        self.addCleanup(harness.stop_group, tool)
+        return tool
+
+    def test_the_others_are_attached_all_the_same(self):
+        """One of three ends before the tool has attached to it: a zombie, whose end the tool finds when it comes to it."""
+        for which in range(3):
+            processes = [self.start_busy() for _ in range(3)]
+            processes[which].kill()
+            os.waitid(os.P_PID, processes[which].pid, os.WEXITED | os.WNOWAIT)
+            tool = self.start_tool(*processes)
+            said = b""
+            while b"uprobe-run: attached\n" not in said:
+                line = tool.stderr.readline()
+                self.assertNotEqual(line, b"", said)
+                said += line
+            self.assertIn(b"uprobe-run: process %d ended\n" % processes[which].pid, said)
+            tool.send_signal(signal.SIGINT)
+            said += tool.communicate(timeout=harness.TIMEOUT)[1]
+            self.assertEqual(tool.returncode, 0, said)
+            for process in processes:
+                out, _ = process.communicate(b"go\n", harness.TIMEOUT)
+                self.assertEqual(process.returncode, -signal.SIGKILL if process == processes[which] else 0, out)
+
+    def test_each_end_is_said_and_the_last_ends_the_tool(self):
+        processes = [self.start_busy() for _ in range(3)]
+        tool = self.start_tool(*processes)
+        for line in tool.stderr:
+            if line == b"uprobe-run: attached\n":
+                break
+        for process in processes[::-1][:2]:
+            process.kill()
+            self.assertEqual(tool.stderr.readline(), b"uprobe-run: process %d ended\n" % process.pid)
+            self.assertIsNone(tool.poll())
+        out, _ = processes[0].communicate(b"go\n", harness.TIMEOUT)
+        self.assertEqual(processes[0].returncode, 0, out)
+        said = tool.communicate(timeout=harness.TIMEOUT)[1]
+        self.assertEqual(tool.returncode, 0, said)
+        self.assertIn(b"the processes have ended", said)
+
+    def test_an_id_that_no_process_has_is_refused(self):
+        process, gone = self.start_busy(), self.start_busy()
+        harness.stop_group(gone)
+        tool = self.start_tool(process, gone)
+        said = tool.communicate(timeout=harness.TIMEOUT)[1]
+        self.assertEqual((tool.returncode, said.splitlines()[-1]), (125, b"uprobe-run: no process %d" % gone.pid))
+        out, _ = process.communicate(b"go\n", harness.TIMEOUT)
+        self.assertEqual(process.returncode, 0, out)
 
 
 @unittest.skipIf(os.geteuid() != 0, "only root can attach to another user's process")

@@ -113,6 +113,22 @@ class Completion:
             self.assertFalse(os.path.exists(self.path("bad")), line)
 
 
+    def test_names_that_a_shell_would_run(self):
+        """Of objects and processes: the line gets the name as one word, and nothing of it runs."""
+        for name in ("uq$(>bad)", "uq`>bad`", "uq;>bad", "uq'>bad", 'uq">bad'):
+            with open(self.path(name), "wb"):
+                pass
+            process = subprocess.Popen([sys.executable, "-c", "import sys; open('/proc/self/comm', 'w').write(sys.argv[1]); print(); "
+                                        "sys.stdout.flush(); input()", name], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            process.stdout.readline()
+            for line, word in ((f"-x {self.path('uq')}", self.path(name)), ("--comm uq", name)):
+                with self.subTest(line=line, name=name):
+                    self.check(line, word)
+            process.communicate(b"\n")
+            os.unlink(self.path(name))
+            self.assertFalse(os.path.exists(self.path("bad")), name)
+
+
 class Typed(Completion):
     """An interactive shell at a terminal. Its ^O writes the line to a file."""
 

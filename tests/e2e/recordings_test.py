@@ -98,6 +98,17 @@ class Bombs(Replays):
             self.assertEqual(code, 1)
             self.assertRegex(err, r"the recording is damaged at byte \d+: what is before it has been printed")
 
+    def test_a_table_of_very_many_columns(self):
+        """Hits of a few bytes would become rows of a million cells."""
+        for fields, expected in ((256, 0), (257, 125)):
+            events = b"".join(event([(b"n%d" % (256 * i + j), 0, 8, 16, 0) for j in range(256)]) for i in range(4))
+            last = event([(b"n%d" % (j if j < 256 else 4096), 0, 8, 16, 0) for j in range(fields - 256, fields)])
+            self.make(entry(SETTINGS, struct.pack("<II", 0, 100)) + events + last + hit(bytes(24)) + entry(TOTALS, b""))
+            code, err = self.measure("--format=csv")
+            self.assertEqual(code, expected, err)
+            self.assertEqual("1,024 at most" in err, expected != 0, err)
+            self.assertEqual(self.measure("--format=json")[0], 0)
+
     def test_a_description_without_end(self):
         long = [(b"n" * 60000, 0, 8, 16, 0)] * 3
         self.make(entry(SETTINGS, struct.pack("<II", 0, 100)) + event(long) + hit(bytes(24)))

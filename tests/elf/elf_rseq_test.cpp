@@ -25,7 +25,7 @@ TEST_P(RseqSections, AreFound) {
 }
 
 INSTANTIATE_TEST_SUITE_P(AllKinds, RseqSections,
-                         testing::Values("elf_rseq_library", "elf_rseq_packed", "elf_rseq_fixed"));
+                         testing::Values("elf_rseq_library", "elf_rseq_global", "elf_rseq_packed", "elf_rseq_fixed"));
 
 // A descriptor at any place; without one in the file, the function of its abort handler.
 TEST_P(RseqSections, WithoutASectionOfTheirOwn) {

@@ -350,6 +350,18 @@ static int busy(const char* rounds) {
   return finish();
 }
 
+// A line of answer to each line, and the end with the input's.
+static int lines(const char* unused) {
+  (void)unused;
+  printf("ready\n");
+  fflush(stdout);
+  for (int seen = getchar(); seen != EOF; seen = getchar()) {
+    with_threads();
+    fflush(stdout);
+  }
+  return finish();
+}
+
 // More threads at once than a small RLIMIT_DATA has room for, if each took more than its own small stack.
 static void* wait_for_all(void* barrier) {
   call(1);
@@ -394,6 +406,7 @@ static const struct {
              {"chain", exec_chain},
              {"stopped", stopped},
              {"signal", ends_by},
+             {"lines", lines},
              {"quick", ends_quickly},
              {"at-once", ends_at_once},
              {"without-main", ends_without_main},

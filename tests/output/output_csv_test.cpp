@@ -43,6 +43,17 @@ TEST(Csv, NothingForgesALineUnlessTheUserWantsAllBytes) {
   EXPECT_EQ(line_of<CsvFormatter>(record), kHead + ",\"a\n\x1b\xff\"\n");
 }
 
+// Of each name one, whatever the events.
+TEST(Csv, ColumnsAreLimited) {
+  std::vector<program::EventLayout> events(3);
+  for (std::size_t i = 0; i < kMostCsvFields; ++i) events[i % 2].fields.push_back({.name = "f" + std::to_string(i)});
+  events[2] = events[0];
+  EXPECT_TRUE(check_csv_fields(events));
+  events[2].fields.push_back({.name = "another"});
+  const Status refused = check_csv_fields(events);
+  EXPECT_EQ(refused ? Code::usage : refused.error().code, Code::limit);
+}
+
 TEST(Csv, ValuesThatAreNotThere) {
   Record record;
   record.text("s", "abc", true).field("f", Kind::string, std::uint32_t{0}).field("m", Kind::hex, 1);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <thread>
 
 #include "engine/target/process_stat.h"
 #include "engine/target/stopped_process.h"
@@ -60,6 +61,25 @@ TEST(Guardian, AToolThatHoldsAProgramDoesNotStayStopped) {
   EXPECT_EQ(exit_within(tool, 5s), kDone);
   ::kill(tool, SIGKILL);
   EXPECT_EQ(state_of(program), 'S');
+  ::kill(program, SIGKILL);
+  ::waitpid(program, nullptr, 0);
+}
+
+// As when programs are followed, or found while the session runs.
+TEST(Guardian, AnyThreadOfTheToolMayHoldTheProgram) {
+  const pid_t program = start([] {
+    for (;;) ::pause();
+  });
+  const pid_t tool = start([program] {
+    start_guardian();
+    std::thread([program] {
+      const auto held = StoppedProcess::hold(program);
+      if (!held) ::_exit(1);
+      ::raise(SIGSTOP);
+    }).join();
+  });
+  EXPECT_EQ(exit_within(tool, 5s), kDone);
+  ::kill(tool, SIGKILL);
   ::kill(program, SIGKILL);
   ::waitpid(program, nullptr, 0);
 }

@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstdint>
 #include <string>
 #include <thread>
 #include <vector>
@@ -50,6 +52,53 @@ TEST(StoppedProcessTest, LeavesTheEndOfAnOwnChildToItsParent) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+// A call that waits for ever is interrupted; the program's own wait is not: it gets the byte that comes later.
+TEST(StoppedProcessTest, GivesUpACallThatDoesNotReturn) {
+  int ends[2] = {-1, -1};
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    char byte = 0;
+    ::_exit(::read(ends[0], &byte, 1) == 1 ? byte : 1);
+  }
+  const std::string reading = std::to_string(SYS_read) + " ";
+  while (procfs::read(child, "syscall").take().rfind(reading, 0) != 0) ::usleep(1000);
+  auto held = StoppedProcess::hold(child);
+  ASSERT_TRUE(held) << held.error().text;
+  for (int times = 0; times < 2; ++times) {
+    const auto seen = (*held)->system_call(SYS_poll, {0, 0, static_cast<std::uint64_t>(-1)});
+    EXPECT_EQ(seen ? Code::usage : seen.error().code, Code::refused);
+  }
+  const auto seen = (*held)->system_call(SYS_getpid, {});
+  EXPECT_EQ(seen ? *seen : 0, child);
+  held->reset();
+  ASSERT_EQ(::write(ends[1], "\x07", 1), 1);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST(StoppedProcessTest, WritesAllPieces) {
+  static std::array<std::uint8_t, 4> memory{1, 2, 3, 4};
+  const pid_t child = start_sleeper();
+  auto held = StoppedProcess::hold(child);
+  ASSERT_TRUE(held) << held.error().text;
+  const std::array<std::uint8_t, 2> seven{7, 7};
+  const Addr at{reinterpret_cast<std::uint64_t>(memory.data())};
+  const target::MemoryPiece pieces[] = {{at, {seven.data(), 1}}, {at + 2, seven}};
+  EXPECT_TRUE((*held)->write_all(pieces));
+  std::array<std::uint8_t, 4> seen{};
+  EXPECT_TRUE((*held)->read(at, seen.data(), seen.size()));
+  EXPECT_EQ(seen, (std::array<std::uint8_t, 4>{7, 2, 7, 7}));
+  const target::MemoryPiece nowhere[] = {{Addr{16}, seven}};
+  EXPECT_FALSE((*held)->write_all(nowhere));
+  held->reset();
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
 }
 
 // The first thread shows its end only when the ends of all others have been taken.

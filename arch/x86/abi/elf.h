@@ -19,6 +19,7 @@ inline constexpr std::uint64_t kAddressLimit = std::uint64_t{1} << 56;
 inline constexpr std::uint32_t kUnwindSection = SHT_X86_64_UNWIND;
 
 inline constexpr std::uint32_t kRelative = R_X86_64_RELATIVE, kIrelative = R_X86_64_IRELATIVE, kCopied = R_X86_64_COPY;
+inline constexpr std::uint32_t kSymbolAddress = R_X86_64_64;  // *place = symbol + addend
 // What a relocation puts into its place, as far as that is code.
 enum class RelocationKind : std::uint8_t {
   other,
