@@ -146,9 +146,9 @@ struct uprobe_ring_counts {
 // let it be of your own user before you trust it).
 //
 // A reader that wants to sleep sends UPROBE_RING_WAKE_AT, looks at the rings once more, and waits for the socket. When a ring has
-// got so many bytes since the last time that the tool woke this reader (or since it came), the tool sends UPROBE_RING_FILLED. One
-// request at a time. The tool looks each time that its own reader does: 50 milliseconds apart as a rule, and not while its own
-// output is blocked, so a reader sleeps with a limit.
+// got so many bytes since the last time that the tool woke this reader (at first: since the session began), the tool sends
+// UPROBE_RING_FILLED. One request at a time. The tool looks each time that its own reader does: 50 milliseconds apart as a rule,
+// and not while its own output is blocked, so a reader sleeps with a limit.
 //
 // UPROBE_RING_END: nothing more is written; what is in the rings can be read as long as it is mapped. The same holds where the
 // connection ends without it, except that programs may still write if the tool was killed.
