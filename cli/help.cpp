@@ -175,6 +175,9 @@ Look without running:
 Running session:
       --session=NAME        name the session, for --control; its process id is
                             one of its names in any case
+      --export-rings=PATH   let other programs read the hits from the memory of
+                            the rings, each at its own pace: makes a socket in
+                            a folder that only you can write to (uprobe/ring.h)
       --control=SESSION     change a running session: -p and -i add (or, by -:,
                             delete) probes; --list shows them
       --remove=EVENT        with --control: remove [GROUP/]EVENT or GROUP/

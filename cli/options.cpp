@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 
 #include "cli/foreign_places.h"
 #include "cli/output_options.h"
@@ -114,6 +115,15 @@ Status set_name(std::string& into, const std::string& value) {
 
 Status add_command(Options& options, CommandKind kind, const std::string& name = {}) {
   options.commands.push_back({.kind = kind, .name = name});
+  return ok();
+}
+
+// The working folder may be another one when the socket is made.
+Status set_ring_socket(Options& options, const std::string& path) {
+  if (path.empty()) return usage("the socket's path is empty");
+  std::error_code error;
+  const std::filesystem::path full = std::filesystem::absolute(path, error);
+  options.ring_socket = error ? path : full.string();
   return ok();
 }
 
@@ -259,6 +269,7 @@ constexpr std::array kRows = {
     Row{0, "profile", no_argument, "", [](Options& o, Text) { return o.profile = true, ok(); }},
     Row{0, "session", required_argument, "NAME",
         [](Options& o, Text v) { return o.session_name = v, v.empty() ? usage("the name is empty") : ok(); }},
+    Row{0, "export-rings", required_argument, "PATH", set_ring_socket},
     Row{0, "control", required_argument, "SESSION",
         [](Options& o,
            Text v) { return o.control = v, v.empty() ? usage("a session is a process id or a name") : ok(); }},

@@ -64,6 +64,7 @@ struct Options {
   std::vector<ProbeSource> sources;
   std::string session_name;  // --session
   std::string control;       // the session to change; empty: none
+  std::string ring_socket;   // --export-rings: an absolute path; empty: none
   std::vector<ControlCommand> commands;
   std::string object;                                // the last -x
   std::string list_glob;                             // -l; empty: all

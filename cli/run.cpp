@@ -233,6 +233,7 @@ bool prepare(const Call& call) {
     };
   }
   options.name = call.options.session_name;
+  options.ring_socket = call.options.ring_socket;
   if (call.options.skip_refused) {
     std::vector<std::string> places = definitions->places;
     const auto try_these = [&](const SessionOptions& these) { return call.engine.prepare(these); };

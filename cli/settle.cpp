@@ -115,6 +115,15 @@ Status settle_doctor(const Options& options) {
                "e.g. uprobe-run --doctor -P 812");
 }
 
+Status settle_rings(const Options& options) {
+  if (options.ring_socket.empty()) return ok();
+  if (options.mode != Mode::trace || !options.control.empty())
+    return usage("--export-rings is for hits that are recorded, and this call records none");
+  if (options.calls == CallSums::alone)
+    return usage("--export-rings shows the hits that are recorded, and -c and --top record none", "-C");
+  return ok();
+}
+
 // Looks among the program's own arguments.
 bool has_probe_option(const std::vector<std::string>& program) {
   const auto is_one = [](const std::string& word) {
@@ -143,6 +152,7 @@ Status settle(Options& options) {
   if (options.string_limit && options.strict)
     return usage("-s does not go with --strict, which has the kernel's limits of strings");
   RETURN_IF_ERROR(settle_calls(options));
+  RETURN_IF_ERROR(settle_rings(options));
   if (!options.control.empty() && options.daemonize) return usage("-D is for a program that is started, and none is");
   if (!options.control.empty()) return settle_control(options);
   for (const ControlCommand& command : options.commands)

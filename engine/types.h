@@ -68,6 +68,8 @@ struct SessionOptions {
   // launch() makes this process the program, instead of a child.
   std::optional<WaitingProcess> waiting;
   std::string name;
+  // The absolute path of a socket by which other programs get the rings (engine/rings/); empty: none.
+  std::string ring_socket;
   // A thread whose hits are not recorded; they are counted only where the definition has a filter. 0: none.
   std::uint32_t unseen_thread = 0;
 };

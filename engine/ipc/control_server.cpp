@@ -157,7 +157,7 @@ Result<ControlServer> ControlServer::open(const std::string& name, int pid) {
   const std::string own = std::to_string(pid);
   sweep_folder(*server.folder_);
   RETURN_IF_ERROR(claim_name(*server.folder_, own));
-  auto listener = listen_in(*server.folder_, own);
+  auto listener = listen_in(*server.folder_, own, SOCK_STREAM);
   if (!listener) return listener.error();
   server.listener_ = listener.take();
   const auto keep = [&](const std::string& made) -> Status {

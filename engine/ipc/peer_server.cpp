@@ -97,7 +97,7 @@ Result<PeerServer> PeerServer::open() {
   s.folder = folder.take();
   const std::string name = client_socket_of(::getpid());
   RETURN_IF_ERROR(claim_name(*s.folder, name));
-  auto listener = listen_in(*s.folder, name);
+  auto listener = listen_in(*s.folder, name, SOCK_STREAM);
   if (!listener) return listener.error();
   s.listener = listener.take();
   auto kept = SocketName::keep(*s.folder, name);

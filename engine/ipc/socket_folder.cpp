@@ -106,10 +106,10 @@ std::string socket_path(const SocketFolder& folder, const std::string& name) {
 }
 
 // The socket has its mode from the beginning, because the kernel takes it from the descriptor.
-Result<Fd> listen_in(const SocketFolder& folder, const std::string& name) {
+Result<Fd> listen_in(const SocketFolder& folder, const std::string& name, int type) {
   const auto address = address_of(folder, name);
   if (!address) return address.error();
-  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Fd socket(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket || ::fchmod(socket.get(), 0600) != 0 ||
       ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 ||
       ::listen(socket.get(), 16) != 0)

@@ -31,8 +31,8 @@ std::vector<Result<SocketFolder>> socket_folders_of(uid_t user);
 // "/proc/self/fd/N/NAME", because the path of a socket must be short.
 std::string socket_path(const SocketFolder& folder, const std::string& name);
 
-// A socket that listens at the name, with mode 0600.
-Result<Fd> listen_in(const SocketFolder& folder, const std::string& name);
+// A socket of that type (SOCK_STREAM, SOCK_SEQPACKET) that listens at the name, with mode 0600. EADDRINUSE: the name exists.
+Result<Fd> listen_in(const SocketFolder& folder, const std::string& name, int type);
 
 // Connects; the socket is non-blocking. Code::not_found: no process listens there. EAGAIN: the tool's queue of connections is
 // full.

@@ -266,6 +266,12 @@ std::optional<Error> reason_out_of_reach(pid_t owner) {
                .help = "end that one, or run this one there (nsenter -t " + number + " -a)"};
 }
 
+// A client has no rings.
+Error without_rings(Error occupied) {
+  occupied.help = "the rings are that tool's: it can be started with --export-rings";
+  return occupied;
+}
+
 }  // namespace
 
 // An owner tool that is about to leave releases the process, and then this session attaches itself; one that is just starting
@@ -292,6 +298,7 @@ Status Attacher::attach_or_join(const GivenUp& given_up) {
     if (!first && goes_on_without_ended()) continue;
     if (first) ends_.tell_ends(whom_.tell);
     if (first || first.error().retry != Retry::join || searches() || !options_.has_socket) return first;
+    if (!options_.ring_socket.empty()) return without_rings(first.error());
     forget_attempt();
     Status joined = join_owner(first.error(), given_up);
     if (joined || joined.error().retry != Retry::anew || std::chrono::steady_clock::now() - begun > kPatience)

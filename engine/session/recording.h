@@ -85,6 +85,7 @@ class Recording {
   void read_all();
 
   std::chrono::microseconds next_poll() const { return reader_->next_poll(); }
+  std::uint64_t tick_rate() const { return clock_->rate(); }  // as first measured
   // The time of a hit that happens now.
   std::uint64_t now_ns() { return clock_->to_ns(trace::Clock::now()); }
   // The area has further events. Call before any of them is recorded.

@@ -62,6 +62,7 @@ void RunLoop::take_turn() {
     recording.poll_settled();
   else
     recording.poll();
+  parts_.sockets.tell_turn();
   parts_.reader.serve_settling([&] { recording.poll_settled(); });
 }
 
@@ -124,6 +125,7 @@ void RunLoop::stop_tracing() {
 void RunLoop::end_session(ClientEnd why) {
   stop_tracing();
   parts_.recording.read_all();
+  parts_.sockets.end_rings();
   parts_.recording.own().end_batch();
   parts_.reader.end_settling();
   parts_.sockets.end_clients(why);

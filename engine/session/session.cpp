@@ -60,7 +60,7 @@ struct Session::State {
   Targets targets{options, table, recording, messages};
   EventChanges changes{options, table, recording, targets};
   EndWatch ends{targets, recording};
-  Sockets sockets{options, messages};
+  Sockets sockets{options, table, recording, messages};
   ClientTool client_tool{options, table, targets};
   Attacher attacher{options,
                     {.table = table,

@@ -106,7 +106,7 @@ Reply answer(EventChanges& changes, const std::vector<Command>& commands) {
 
 // A session without a name goes on without a socket where none can be made. A folder that another user has prepared is a note,
 // which the user always sees; that the system has no place for a socket is a detail.
-Status Sockets::open() {
+Status Sockets::open_usual() {
   if (!options_.has_socket) return ok();
   auto opened = ControlServer::open(options_.name, options_.known_as != 0 ? options_.known_as : ::getpid());
   auto for_clients = opened ? PeerServer::open() : Result<PeerServer>(opened.error());
@@ -122,7 +122,28 @@ Status Sockets::open() {
   return ok();
 }
 
+Status Sockets::open() {
+  if (!options_.ring_socket.empty()) {
+    auto opened = rings::RingServer::open(options_.ring_socket);
+    if (!opened) return opened.error();
+    rings_.emplace(opened.take());
+  }
+  return open_usual();
+}
+
+Status Sockets::serve_rings() {
+  const auto layout_of = [this](std::uint32_t number) {
+    return table_.alone([&] {
+      const std::vector<Probe>& probes = table_.probes();
+      return number < probes.size() ? std::optional(probes[number].program.layout) : std::nullopt;
+    });
+  };
+  return catch_resource_exhaustion(
+      [&] { return rings_->serve(recording_.area(), recording_.tick_rate(), layout_of), ok(); });
+}
+
 Status Sockets::serve(EventChanges& changes, ClientCalls calls) {
+  if (rings_) RETURN_IF_ERROR(serve_rings());
   if (clients_) RETURN_IF_ERROR(catch_resource_exhaustion([&] { return clients_->serve(std::move(calls)), ok(); }));
   if (!control_) return ok();
   return catch_resource_exhaustion(
@@ -130,6 +151,7 @@ Status Sockets::serve(EventChanges& changes, ClientCalls calls) {
 }
 
 void Sockets::close() {
+  rings_.reset();
   clients_.reset();
   control_.reset();
 }

@@ -96,7 +96,7 @@ void Area::Data::write_header() const {
   header->live_offset = plan.live, header->data_offset = plan.data;
   header->ring_bytes = plan.ring_bytes, header->ring_count = plan.ring_count;
   header->string_limit = plan.string_limit;
-  header->payload_limit = plan.string_limit == 0 ? shared::kMaxPayload : shared::payload_limit(plan.ring_bytes);
+  header->payload_limit = plan.payload_limit();
   header->cpu_ring_count = plan.cpu_ring_count, header->ring_offset = word(plan.rings);
   header->event_count = word(events.size()), header->event_offset = word(plan.events);
   header->counts_offset = word(plan.counts);
@@ -434,7 +434,9 @@ Area::Places Area::places() const {
           static_cast<std::uint32_t>(plan.rings),
           plan.cpu_ring_count,
           static_cast<std::uint32_t>(plan.dropped),
-          static_cast<std::uint32_t>(plan.dropped_stride)};
+          static_cast<std::uint32_t>(plan.dropped_stride),
+          plan.live,
+          plan.payload_limit()};
 }
 std::span<const Test> Area::filter(std::uint32_t event) const { return data_->events[event].filter; }
 

@@ -78,6 +78,8 @@ class Area {
     std::uint64_t data;
     std::uint32_t events, counts, rings, cpu_ring_count;
     std::uint32_t dropped, dropped_stride;  // see AreaHeader
+    std::uint64_t live;                     // where a live file begins
+    std::uint32_t payload_limit;
   };
   Places places() const;
   // An event's program as it was compiled, except for the place of constant strings.

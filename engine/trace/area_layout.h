@@ -9,6 +9,7 @@
 #include "engine/base/result.h"
 #include "engine/program/layout.h"
 #include "engine/program/trigger.h"
+#include "engine/shared/session_area.h"
 #include "engine/shared/string_data.h"
 
 namespace uprobe::trace {
@@ -59,6 +60,9 @@ struct AreaLayout {
   std::vector<std::uint64_t> limits = {};  // per trigger, initial value
   std::vector<std::uint32_t> states = {};  // per switch
 
+  std::uint32_t payload_limit() const {  // AreaHeader::payload_limit
+    return string_limit == 0 ? shared::kMaxPayload : shared::payload_limit(ring_bytes);
+  }
   std::uint64_t fixed_bytes() const { return data - live; }  // of the live file, before the rings' data
   std::uint64_t live_file_bytes() const { return fixed_bytes() + ring_bytes * ring_count; }
   std::uint64_t live_span() const { return data - live + 2 * ring_bytes * ring_count; }

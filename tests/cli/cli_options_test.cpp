@@ -294,5 +294,19 @@ TEST(CliOptions, ColourIsKnownEvenWhenTheRestIsWrong) {
   EXPECT_EQ(early_color({"uprobe-run", "--color=maybe"}), ColorMode::automatic);
 }
 
+TEST(CliOptions, RingsAreForHitsThatAreRecorded) {
+  const auto options = parse({"--export-rings=here", "-p", "p:a x:y", "ls"});
+  ASSERT_TRUE(options) << options.error().text;
+  EXPECT_TRUE(options->ring_socket.starts_with("/") && options->ring_socket.ends_with("/here"));
+  EXPECT_EQ(mistake({"--export-rings=", "-p", "p:a x:y", "ls"}), "--export-rings: the socket's path is empty");
+  const std::string none = "--export-rings is for hits that are recorded, and this call records none";
+  EXPECT_EQ(mistake({"--export-rings=s", "--dry-run", "-p", "p:a x:y", "ls"}), none);
+  EXPECT_EQ(mistake({"--export-rings=s", "--control=1", "--stats"}), none);
+  EXPECT_EQ(mistake({"--export-rings=s", "--replay=f"}), none);
+  EXPECT_EQ(mistake({"--export-rings=s", "-c", "-p", "p:a x:y", "ls"}),
+            "--export-rings shows the hits that are recorded, and -c and --top record none | -C");
+  EXPECT_EQ(mistake({"--export-rings=s", "-C", "-p", "p:a x:y", "ls"}), "accepted");
+}
+
 }  // namespace
 }  // namespace uprobe::cli

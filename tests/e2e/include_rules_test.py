@@ -26,10 +26,11 @@ LAYERS = {
     "engine/arm": 11,
     "engine/resolve": 12, "engine/attach": 12, "engine/generated": 12,
     "engine/service": 13, "engine/doctor": 13,
+    "engine/rings": 9,
     "engine/session": 14,
     "cli": 15,
     "library/uprobe": 0,  # what is installed: nothing but the standard's
-    "library": 15,
+    "library": 15, "library/examples": 15,
 }
 # What runs inside the traced program sees the shared structs and itself.
 IN_TARGET = {"preload", "arch/entry"}
