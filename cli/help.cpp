@@ -200,6 +200,7 @@ A definition: [OBJECT:]FUNCTION [[NAME=]FETCH[:TYPE]]... [if FILTER]
                 [[NAME=]FETCH[:TYPE]]... [if FILTER]
               r[:[GROUP/]EVENT] ...   the function's return
               [OBJECT:]sdt:PROVIDER:NAME    a marker (USDT)
+              [OBJECT:]mark:GROUP:NAME      a marker with its own format
               FUNCTION(TYPE NAME, ...)
               -:[GROUP/]EVENT         deletes earlier ones
 Exit status: the program's own (or its fatal signal), 0 after -P; 125 when
