@@ -76,7 +76,9 @@ class ConversionReader {
   }
 
   Error refused(const char* why) const {
-    const std::size_t bytes = std::min<std::size_t>(all_.size() - text_.size() + (text_.empty() ? 0 : 1), 16);
+    std::size_t bytes = all_.size() - text_.size();  // what was read, up to a letter
+    const bool has_letter = bytes != 0 && !is_digit(all_[bytes - 1]) && is_identifier(all_.substr(bytes - 1, 1));
+    bytes = std::min<std::size_t>({bytes + (has_letter ? 0 : 1), all_.size(), 16});
     return Error{.code = Code::refused, .text = "the conversion '%" + std::string(all_.substr(0, bytes)) + "' " + why};
   }
 

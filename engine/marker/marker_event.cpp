@@ -57,9 +57,9 @@ class EventsByName {
 
  private:
   std::string unused_name(const std::string& group, const std::string& event) {
-    std::string name = event;
-    std::size_t& last = last_numbers_[{group, event}];
-    for (++last; !names_.insert({group, name}).second; ++last) name = with_number(event, last + 1);
+    std::size_t& number = last_numbers_[{group, event}];
+    std::string name = ++number == 1 ? event : with_number(event, number);
+    while (!names_.insert({group, name}).second) name = with_number(event, ++number);
     return name;
   }
   static std::string with_number(const std::string& event, std::size_t number) {

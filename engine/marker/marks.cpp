@@ -54,8 +54,8 @@ class MarkReader {
     const auto found = by_address_.find(place + moved);
     if (found == by_address_.end()) return bad("no note of stapsdt is about its place");
     Marker marker = plain_.markers[found->second];
-    by_address_.erase(found);
     RETURN_IF_ERROR(find_format(format + moved, marker));
+    by_address_.erase(found);
     marks_.markers.push_back(std::move(marker));
     return ok();
   }

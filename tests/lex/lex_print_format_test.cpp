@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include "engine/lex/print_format.h"
-
 #include <gtest/gtest.h>
+
+#include "engine/lex/print_format.h"
 
 namespace uprobe::spec {
 namespace {
@@ -42,12 +42,12 @@ TEST(PrintFormat, Sizes) {
 }
 
 TEST(PrintFormat, WhatIsNotKnown) {
-  EXPECT_EQ(problem("a=%*d"), "the conversion '%*' is not known");
-  EXPECT_EQ(problem("%.*s"), "the conversion '%.*' is not known");
+  EXPECT_EQ(problem("a=%*d"), "the conversion '%*d' is not known");
+  EXPECT_EQ(problem("%.*s"), "the conversion '%.*s' is not known");
   EXPECT_EQ(problem("%n"), "the conversion '%n' is not known");
-  EXPECT_EQ(problem("%1$d"), "the conversion '%1$' is not known");
+  EXPECT_EQ(problem("%1$d"), "the conversion '%1$d' is not known");
   EXPECT_EQ(problem("%m"), "the conversion '%m' is not known");
-  EXPECT_EQ(problem("%'d"), "the conversion '%'' is not known");
+  EXPECT_EQ(problem("%'d"), "the conversion '%'d' is not known");
   EXPECT_EQ(problem("%#f"), "the conversion '%#f' is not known");
   EXPECT_EQ(problem("%"), "the conversion '%' does not end");
   EXPECT_EQ(problem("x%-08ll"), "the conversion '%-08ll' does not end");
@@ -61,7 +61,8 @@ TEST(PrintFormat, WhatIsNotKnown) {
 TEST(PrintFormat, NamesBeforeAConversion) {
   for (const char* text : {"fd=", "x fd=", ", fd=", "(fd = ", "fd='", "fd=\"", "fd=0x", "fd: fd=[", "a.fd="})
     EXPECT_EQ(name_before(text), "fd") << text;
-  for (const char* text : {"", "fd", "fd: ", "=", " = ", "3d=", "fd=x", "fd=:"}) EXPECT_EQ(name_before(text), "") << text;
+  for (const char* text : {"", "fd", "fd: ", "=", " = ", "3d=", "fd=x", "fd=:"})
+    EXPECT_EQ(name_before(text), "") << text;
 }
 
 }  // namespace

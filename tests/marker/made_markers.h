@@ -71,7 +71,8 @@ class MadeMarkers {
     header.e_type = ET_EXEC, header.e_machine = EM_X86_64, header.e_version = EV_CURRENT;
     header.e_entry = kCode, header.e_phoff = sizeof header, header.e_ehsize = sizeof header;
     header.e_phentsize = sizeof(Elf64_Phdr), header.e_phnum = 2;
-    header.e_shoff = sections_at, header.e_shentsize = sizeof(Elf64_Shdr), header.e_shnum = kSections, header.e_shstrndx = 3;
+    header.e_shoff = sections_at, header.e_shentsize = sizeof(Elf64_Shdr), header.e_shnum = kSections,
+    header.e_shstrndx = 3;
     std::memcpy(all.data(), &header, sizeof header);
     const Elf64_Phdr segments[] = {
         {PT_LOAD, PF_R | PF_X, 0, kText, kText, kDataOffset, kDataOffset, 0x1000},

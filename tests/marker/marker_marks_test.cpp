@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Marks: their notes, the fields of their formats, and formats of one name.
-#include "engine/marker/marks.h"
-
 #include <gtest/gtest.h>
 
 #include "engine/marker/listing.h"
 #include "engine/marker/marker_event.h"
+#include "engine/marker/marks.h"
 #include "engine/program/compile.h"
 #include "engine/spec/listing.h"
 #include "engine/spec/parse.h"
@@ -74,9 +73,9 @@ TEST(Marks, FieldsHaveTheNamesAndTypesOfTheFormat) {
   made.add({.name = "all",
             .arguments = "-4@%edi 8@%rsi 8@%rdx 8f@%rcx 4f@%r8d -4@%eax -4@$65 8@%r9 4@%ebx -4@$-1 8@%rbp -4@%esi"});
   made.add_mark("fd=%d path='%s' at = %p took=%.3f half=%g low=%hhd c=%c x=0x%lx (%u) 100%% %x if=%zu fd=%d!");
-  EXPECT_EQ(made_of("p mark:group:all", made),
+  EXPECT_EQ(made_of("p /made:mark:group:all", made),
             (Lines{"p:group/all /made:0x0000000000001000 fd=%di:s32 path=+0(%si):string at=%dx:x64 took=%cx:f64 "
-                   "half=%r8:f32 low=%ax:s8 c=\\65:char x=%r9:x64 arg9=%bx:u32 arg10=\\-1:x32 arg11=%bp:u64 "
+                   "half=%r8:f32 low=%ax:s8 c=\\65:char x=%r9:x64 arg9=%bx:u32 arg10=\\-1:x32 if=%bp:u64 "
                    "arg12=%si:s32 | fd=%d path='%s' at = %p took=%.3f half=%g low=%hhd c=%c x=0x%lx (%u) 100%% %x "
                    "if=%zu fd=%d!"}));
 }
@@ -85,14 +84,15 @@ TEST(Marks, WrittenArgumentsHaveNoFormat) {
   MadeMarkers made;
   made.add({.arguments = "-4@%edi"});
   made.add_mark("n=%d");
-  EXPECT_EQ(made_of("p:g/e mark:*:* low=$arg1:u8", made), (Lines{"p:g/e /made:0x0000000000001000 low=%di:u8 | "}));
+  EXPECT_EQ(made_of("p:g/e /made:mark:*:* low=$arg1:u8", made),
+            (Lines{"p:g/e /made:0x0000000000001000 low=%di:u8 | "}));
 }
 
 TEST(Marks, WithoutAnArgumentPrintByTheirFields) {
   MadeMarkers made;
   made.add({.arguments = "-4@%fs:8 4@%ebx"});
   made.add_mark("a=%d b=%u");
-  EXPECT_EQ(made_of("p mark:*:*", made),
+  EXPECT_EQ(made_of("p /made:mark:*:*", made),
             (Lines{"p:group/name /made:0x0000000000001000 b=%bx:u32 | ",
                    "group/name is recorded without its argument 1: $arg1 cannot be fetched: it is in a segment of the "
                    "thread"}));
@@ -107,15 +107,14 @@ TEST(Marks, FormatsOfOneNameAreEventsOfTheirOwn) {
   made.add_mark("a=%d", MadeMarkers::kCode + 16);
   made.add_mark("c=%d", MadeMarkers::kCode + 24);
   made.add_mark("other=%d", MadeMarkers::kCode + 32);
-  const Lines lines = made_of("p mark:*:name", made);
-  EXPECT_EQ(lines,
-            (Lines{"p:group/name /made:0x0000000000001000 a=%di:s32 | a=%d",
-                   "p:group/name /made:0x0000000000001010 a=%di:s32 | a=%d",
-                   "p:group/name_2 /made:0x0000000000001008 b=%di:s32 | b=%d",
-                   "p:group/name_3 /made:0x0000000000001018 c=%di:s32 | c=%d",
-                   "group/name_2 is group/name with another format, \"b=%d\", at /made:0x1008",
-                   "group/name_3 is group/name with another format, \"c=%d\", at /made:0x1018"}));
-  EXPECT_EQ(made_of("p mark:*:*", made).size(), 5u + 3u) << "name_2 has a name of its own, which is in use";
+  const Lines lines = made_of("p /made:mark:*:name", made);
+  EXPECT_EQ(lines, (Lines{"p:group/name /made:0x0000000000001000 a=%di:s32 | a=%d",
+                          "p:group/name /made:0x0000000000001010 a=%di:s32 | a=%d",
+                          "p:group/name_2 /made:0x0000000000001008 b=%di:s32 | b=%d",
+                          "p:group/name_3 /made:0x0000000000001018 c=%di:s32 | c=%d",
+                          "group/name_2 is group/name with another format, \"b=%d\", at /made:0x1008",
+                          "group/name_3 is group/name with another format, \"c=%d\", at /made:0x1018"}));
+  EXPECT_EQ(made_of("p /made:mark:*:*", made).size(), 5u + 3u) << "name_2 has a name of its own, which is in use";
   EXPECT_EQ(list_marks("/made", *file_of(made), "*:name"),
             (Lines{"p /made:mark:group:name # 2 places: \"a=%d\"; 1 place: \"b=%d\"; 1 place: \"c=%d\""}));
 }
@@ -123,9 +122,10 @@ TEST(Marks, FormatsOfOneNameAreEventsOfTheirOwn) {
 TEST(Marks, WhatIsRefused) {
   const std::string at = "note at 0x0: ";
   EXPECT_EQ(marks_of("-4@%edi", "%d %d"), Lines{at + "its format has 2 conversions for 1 arguments"});
-  EXPECT_EQ(marks_of("-4@%edi", "%*d"), Lines{at + "of its format the conversion '%*' is not known"});
+  EXPECT_EQ(marks_of("-4@%edi", "%*d"), Lines{at + "of its format the conversion '%*d' is not known"});
   EXPECT_EQ(marks_of("8@%rdi", "%n"), Lines{at + "of its format the conversion '%n' is not known"});
-  EXPECT_EQ(marks_of("", std::string(kLongestFormat + 1, 'x')), Lines{at + "its format is not in the file, or too long"});
+  EXPECT_EQ(marks_of("", std::string(kLongestFormat + 1, 'x')),
+            Lines{at + "its format is not in the file, or too long"});
   MadeMarkers made;
   made.add({.arguments = "-4@%edi"});
   made.add_mark("n=%d", MadeMarkers::kCode + 4);
@@ -136,8 +136,14 @@ TEST(Marks, WhatIsRefused) {
   made.add_mark("n=%d");
   made.add_mark("n=%d");
   const Lines lines = marks_of(made);
-  ASSERT_EQ(lines.size(), 6u);
-  EXPECT_EQ(lines[0], "name: n=%d") << "the fifth has taken the place";
+  ASSERT_EQ(lines.size(), 7u);
+  EXPECT_EQ(lines[0], "name: n=%d");
+  EXPECT_TRUE(lines[1].ends_with(": no note of stapsdt is about its place")) << lines[1];
+  EXPECT_TRUE(lines[2].ends_with(": it is of another kind than version 1 of uprobe")) << lines[2];
+  EXPECT_TRUE(lines[3].ends_with(": it is of another kind than version 1 of uprobe")) << lines[3];
+  EXPECT_TRUE(lines[4].ends_with(": it does not have 24 bytes")) << lines[4];
+  EXPECT_TRUE(lines[5].ends_with(": its format is not in the file, or too long")) << lines[5];
+  EXPECT_TRUE(lines[6].ends_with(": no note of stapsdt is about its place")) << "a place has one mark";
 }
 
 }  // namespace

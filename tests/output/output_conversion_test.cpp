@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Values as printf prints them: each conversion is compared with the C library's.
-#include "engine/output/conversion.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstdio>
 #include <limits>
+
+#include "engine/output/conversion.h"
 
 namespace uprobe::format {
 namespace {
@@ -35,8 +35,8 @@ std::string mine(const std::string& text, T value) {
   return {room.data(), static_cast<std::size_t>(end - room.data())};
 }
 
-constexpr const char* kShapes[] = {"",    "5",    "-5",   "05",  "+",   "+5",  "-+5",   " ",     " 7",
-                                   "012", "-012", "25.9", ".0",  ".1",  ".7",  "10.3",  "-10.3", "010.3",
+constexpr const char* kShapes[] = {"",    "5",    "-5",   "05",   "+",    "+5",   "-+5",    " ",     " 7",
+                                   "012", "-012", "25.9", ".0",   ".1",   ".7",   "10.3",   "-10.3", "010.3",
                                    "+.2", " .4",  "128",  "-128", ".128", "+030", "128.128"};
 
 TEST(Conversion, IntegersAreAsPrintfs) {
@@ -46,7 +46,8 @@ TEST(Conversion, IntegersAreAsPrintfs) {
       for (const int value : {0, 1, -1, 7, 123456, std::numeric_limits<int>::min(), std::numeric_limits<int>::max()})
         EXPECT_EQ(mine("%" + shape + letter, value), printed("%" + shape + letter, value)) << shape << letter;
       for (const long value : {0L, -1L, 1L << 40, std::numeric_limits<long>::min()})
-        EXPECT_EQ(mine("%" + shape + "l" + letter, value), printed("%" + shape + "l" + letter, value)) << shape << letter;
+        EXPECT_EQ(mine("%" + shape + "l" + letter, value), printed("%" + shape + "l" + letter, value))
+            << shape << letter;
     }
   for (const unsigned value : {0u, 1u, 0xabcdu})
     for (const std::string text : {"%#x", "%#X", "%#10x", "%#010x", "%-#8x|"})
@@ -55,8 +56,19 @@ TEST(Conversion, IntegersAreAsPrintfs) {
 }
 
 TEST(Conversion, FloatingPointNumbersAreAsPrintfs) {
-  constexpr double kValues[] = {0.0,  -0.0,   1.5,    -2.25, 1e-7,  123456789.125, 1e300, 5e-324, 0.1,
-                                100.0, 1e22,   std::numeric_limits<double>::max(), std::numeric_limits<double>::infinity(),
+  constexpr double kValues[] = {0.0,
+                                -0.0,
+                                1.5,
+                                -2.25,
+                                1e-7,
+                                123456789.125,
+                                1e300,
+                                5e-324,
+                                0.1,
+                                100.0,
+                                1e22,
+                                std::numeric_limits<double>::max(),
+                                std::numeric_limits<double>::infinity(),
                                 -std::numeric_limits<double>::infinity()};
   for (const std::string shape : kShapes)
     for (const std::string letter : {"f", "F", "e", "E", "g", "G", "a", "A"})
