@@ -130,7 +130,7 @@ std::vector<spec::WrittenArgument> written_by_format(const std::string& format,
   for (const Conversion& conversion : read->conversions) {
     const std::string number = std::to_string(written.size() + 1);
     std::string name(spec::name_before(conversion.before));
-    if (!spec::can_be_argument(name) || names.count(name) != 0) name = "arg" + number;
+    if (!spec::can_be_argument(name) || name == "if" || names.count(name) != 0) name = "arg" + number;
     while (!names.insert(name).second) name += '_';
     written.push_back({.text = name + "=$arg" + number + type_of(conversion, written.size() + 1, places)});
   }

@@ -175,22 +175,8 @@ struct Type<double> {
 #define UPROBE_MARK_BLANK_11 ".byte 32\n"
 #define UPROBE_MARK_BLANK_12 ".byte 32\n"
 
-// Values are in registers or constants, so that each tool can fetch them; the last four, for which there may be no register, are
-// where they are.
-#define UPROBE_MARK_INPUT_(n, x) \
-  , [type##n] "n"(UPROBE_MARK_TYPE_(x)), [value##n] UPROBE_MARK_JOIN_(UPROBE_MARK_WHERE_, n)(UPROBE_MARK_VALUE_(x))
-#define UPROBE_MARK_WHERE_1 "nr"
-#define UPROBE_MARK_WHERE_2 "nr"
-#define UPROBE_MARK_WHERE_3 "nr"
-#define UPROBE_MARK_WHERE_4 "nr"
-#define UPROBE_MARK_WHERE_5 "nr"
-#define UPROBE_MARK_WHERE_6 "nr"
-#define UPROBE_MARK_WHERE_7 "nr"
-#define UPROBE_MARK_WHERE_8 "nr"
-#define UPROBE_MARK_WHERE_9 "nor"
-#define UPROBE_MARK_WHERE_10 "nor"
-#define UPROBE_MARK_WHERE_11 "nor"
-#define UPROBE_MARK_WHERE_12 "nor"
+// Values are in registers or constants, so that each tool can fetch them.
+#define UPROBE_MARK_INPUT_(n, x) , [type##n] "n"(UPROBE_MARK_TYPE_(x)), [value##n] "nr"(UPROBE_MARK_VALUE_(x))
 
 // The number of lines says nothing about the code.
 #if defined(__clang__) || __GNUC__ < 9

@@ -75,7 +75,7 @@ TEST(Marks, FieldsHaveTheNamesAndTypesOfTheFormat) {
   made.add_mark("fd=%d path='%s' at = %p took=%.3f half=%g low=%hhd c=%c x=0x%lx (%u) 100%% %x if=%zu fd=%d!");
   EXPECT_EQ(made_of("p /made:mark:group:all", made),
             (Lines{"p:group/all /made:0x0000000000001000 fd=%di:s32 path=+0(%si):string at=%dx:x64 took=%cx:f64 "
-                   "half=%r8:f32 low=%ax:s8 c=\\65:char x=%r9:x64 arg9=%bx:u32 arg10=\\-1:x32 if=%bp:u64 "
+                   "half=%r8:f32 low=%ax:s8 c=\\65:char x=%r9:x64 arg9=%bx:u32 arg10=\\-1:x32 arg11=%bp:u64 "
                    "arg12=%si:s32 | fd=%d path='%s' at = %p took=%.3f half=%g low=%hhd c=%c x=0x%lx (%u) 100%% %x "
                    "if=%zu fd=%d!"}));
 }
