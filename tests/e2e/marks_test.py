@@ -219,5 +219,30 @@ class Others(Marks):
         self.assertIn("sdt_forms:opened", listed)
 
 
+class Document(Marks):
+    """docs/markers.md: its program is compiled and its commands are run; they print what it says."""
+    MASKS = ((r"^ *(\S+)-\d+ +\[\d+\] \S{5} +\d+\.\d{6}: ", r"\1 TIME: "), (r"\b\d+\.\d{6,9}\b", "TIME"),
+             (r"0x[0-9a-f]{6,}", "ADDRESS"), (r"TIME,\d+,\d+,\d+", "TIME,CPU,PID,TID"))
+
+    def masked(self, lines):
+        text = "\n".join(line.rstrip() for line in lines)
+        for pattern, shown in self.MASKS:
+            text = re.sub(pattern, shown, text, flags=re.M)
+        return text.splitlines()
+
+    def test_it_is_true(self):
+        shutil.which("cc") or self.skipTest("no compiler")
+        with open(os.path.join(harness.Options.source, "docs/markers.md"), encoding="utf-8") as file:
+            part = file.read().partition("## Marks")[2]
+        self.write("shop.c", re.search(r"```c\n(.*?)```", part, re.S)[1])
+        environment = {**os.environ, "C_INCLUDE_PATH": self.headers, "PATH": f"{os.path.dirname(harness.tool())}:{os.environ['PATH']}"}
+        commands = re.findall(r"^    \$ (.+)\n((?:    (?!\$).*\n)*)", part, re.M)
+        self.assertEqual(len(commands), 4)
+        for command, output in commands:
+            with self.subTest(command):
+                seen = subprocess.run(command, shell=True, cwd=self.path("."), env=environment, capture_output=True, text=True, check=False)
+                self.assertEqual(self.masked(seen.stdout.splitlines()), self.masked([line[4:] for line in output.splitlines()]), seen.stderr)
+
+
 if __name__ == "__main__":
     harness.main()
