@@ -177,7 +177,10 @@ Running session:
       --disable[=EVENT]     with --control: record nothing of [GROUP/]EVENT, of
                             GROUP/ or of all
       --enable[=EVENT]      with --control: resume recording
+      --info[=EVENT]        with --control: of each event whether it is on, its
+                            places, counts, and a mark's format
       --stats               with --control: hits and losses so far
+      --reset[=EVENT]       with --control: count from 0 again
       --clear               with --control: remove all probes
 
 Expert:

@@ -219,6 +219,78 @@ class Others(Marks):
         self.assertIn("sdt_forms:opened", listed)
 
 
+class Control(Marks):
+    PROGRAM = r"""
+#include <stdio.h>
+#include <uprobe/marker.h>
+int main(void) {
+  int letter, number = 0;
+  while ((letter = getchar()) != EOF && letter != 'q') {
+    if (letter == 'm') UPROBE_MARK(talk, said, "number=%d", ++number);
+    if (letter == 'n') UPROBE_MARK(talk, other, "");
+    if (letter == 'v') number = UPROBE_MARK_ENABLED(talk, other);
+    printf("%d\n", number);
+    fflush(stdout);
+  }
+  return 0;
+}
+"""
+
+    def setUp(self):
+        super().setUp()
+        program = self.program("cc", "-O2", sources=(self.write("talk.c", self.PROGRAM),), name="talk")
+        os.mkdir(self.path("run"), 0o700)
+        self.environment = {**os.environ, "XDG_RUNTIME_DIR": self.path("run")}
+        self.name = f"marks{os.getpid()}"
+        self.process = subprocess.Popen(tracer("-q", "-o", self.path("trace"), "--session", self.name, "-p", "mark:talk:*", "--", program),
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self.environment, start_new_session=True)
+        self.addCleanup(harness.stop_group, self.process)
+
+    def say(self, letters):
+        self.process.stdin.write(letters.encode())
+        self.process.stdin.flush()
+        return [int(self.process.stdout.readline()) for _ in letters]
+
+    def told(self, *words):
+        seen = harness.run([harness.tool(), "--control", self.name, *words], env=self.environment)
+        self.assertEqual(seen.returncode, 0, seen.stderr)
+        return seen.stdout.decode()
+
+    def test_on_off_information_and_counts(self):
+        self.assertEqual(self.say("mmn"), [1, 2, 2])
+        said = "talk/said on, 1 place, 2 hits, 0 lost, \"number=%d\"\n"
+        other = "talk/other on, 1 place, 1 hits, 0 lost\n"
+        harness.wait_until(lambda: sorted(self.told("--info").splitlines(True)) == sorted([said, other]), "the hits to be counted")
+        self.assertEqual(self.told("--info=said"), said)
+        self.assertEqual(self.told("--disable=talk/said"), "disabled 1 probe\n")
+        self.say("mmm")
+        self.assertIn("talk/said off, 1 place, 2 hits", self.told("--info", "talk/said"))
+        self.assertEqual(self.told("--reset=said", "--info=said"),
+                         "reset 1 probe\ntalk/said off, 1 place, 0 hits, 0 lost, \"number=%d\"\n")
+        self.assertEqual(self.told("--enable"), "enabled 2 probes\n")
+        self.say("m")
+        harness.wait_until(lambda: "talk/said on, 1 place, 1 hits" in self.told("--info"), "the hit to be counted")
+        self.assertEqual(self.told("--reset"), "reset 2 probes\n")
+        self.assertEqual(self.say("v"), [1])
+        self.assertEqual(self.told("--disable=talk/"), "disabled 2 probes\n")
+        self.assertEqual(self.say("v"), [0])
+        self.process.communicate(b"q", timeout=harness.TIMEOUT)
+        with open(self.path("trace"), encoding="latin-1") as file:
+            self.assertEqual([hit.arguments for hit in harness.parse_trace(file.read()) if hit.event == "said"],
+                             ["number=1", "number=2", "number=6"])
+
+    def test_what_is_not_there(self):
+        self.say("n")  # it runs
+        for word in ("--info=nothing", "--reset=talk/nothing"):
+            seen = harness.run([harness.tool(), "--control", self.name, word], env=self.environment)
+            self.assertEqual(seen.returncode, 125)
+            self.assertIn(b"no such event", seen.stderr)
+        for word in ("--info", "--reset"):
+            seen = harness.run([harness.tool(), word, "--", "/bin/true"])
+            self.assertEqual(seen.returncode, 125)
+            self.assertIn(f"{word} ".encode(), seen.stderr)
+
+
 class Document(Marks):
     """docs/markers.md: its program is compiled and its commands are run; they print what it says."""
     MASKS = ((r"^ *(\S+)-\d+ +\[\d+\] \S{5} +\d+\.\d{6}: ", r"\1 TIME: "), (r"\b\d+\.\d{6,9}\b", "TIME"),
