@@ -44,7 +44,8 @@ void note_beat(ProcessBlock& block, u32 beat, u64 now) {
   const u32 beat = __atomic_load_n(&area->tool_heartbeat, __ATOMIC_ACQUIRE);
   const bool is_same = beat == __atomic_load_n(&block.heard_beat, __ATOMIC_ACQUIRE);
   const u64 heard_at = __atomic_load_n(&block.heard_at, __ATOMIC_ACQUIRE);
-  if (!is_same || heard_at == 0) return note_beat(block, beat, now);  // the first hit finds the first heartbeat, which may be 0
+  if (!is_same || heard_at == 0)
+    return note_beat(block, beat, now);  // the first hit finds the first heartbeat, which may be 0
   if (second != 0 && now > heard_at && now - heard_at > second) count_down(block);
 }
 

@@ -125,7 +125,10 @@ class Output(Preload):
     def test_a_recording(self):
         recording = self.path("recording")
         self.preloaded([self.program, "forks"], UPROBE_OUTPUT=None, UPROBE_RECORD=recording)
-        again = harness.run([harness.tool(), "--replay", recording])
+        def replayed():
+            return harness.run([harness.tool(), "--replay", recording])
+        harness.wait_until(lambda: b"has no end" not in replayed().stderr, "the recording's last entry")
+        again = replayed()
         self.assertEqual(again.returncode, 0, again.stderr)
         hits = harness.parse_trace(again.stdout.decode("latin-1"))
         self.assertEqual(sorted(hit.arguments for hit in hits), sorted(f"arg1={n}" for n in (1, 2, 100, 101, 102, 103, 104)))
