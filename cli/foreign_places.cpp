@@ -9,6 +9,7 @@
 #include "cli/foreign_probes.h"
 #include "cli/foreign_words.h"
 #include "engine/spec/bare.h"
+#include "engine/spec/place.h"
 
 namespace uprobe::cli {
 namespace {
@@ -147,9 +148,18 @@ std::optional<Meant> of_kernel(std::string_view text) {
   return meant;
 }
 
+// "sdt:GROUP:NAME", "PATH:mark:GROUP:NAME": all of its arguments are recorded.
+bool is_marker(std::string_view place) {
+  const auto has = [&](std::string_view kind) {
+    return place.starts_with(kind) || place.find(":" + std::string(kind)) != std::string_view::npos;
+  };
+  return has(std::string(spec::kMarker) + ":") || has(std::string(spec::kMark) + ":");
+}
+
 // "f n if n > 2" of "f if n > 2": a filter knows only what is recorded. Names in the parentheses of a function are recorded.
 std::string with_fields(const std::string& place) {
   const std::size_t condition = place.find(" if ");
+  if (is_marker(std::string_view(place).substr(0, condition))) return place;
   const std::size_t open = place.find('('), close = place.rfind(')', condition);
   const bool has_names = open < condition && close != std::string::npos && close + 1 == condition;
   if (condition == std::string::npos || (!has_names && place.find(' ') != condition)) return place;

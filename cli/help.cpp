@@ -184,7 +184,10 @@ Running session:
       --disable[=EVENT]     with --control: record nothing of [GROUP/]EVENT, of
                             GROUP/ or of all
       --enable[=EVENT]      with --control: resume recording
+      --info[=EVENT]        with --control: of each event whether it is on, its
+                            places, counts, and a mark's format
       --stats               with --control: hits and losses so far
+      --reset[=EVENT]       with --control: count from 0 again
       --clear               with --control: remove all probes
 
 Expert:
@@ -215,6 +218,7 @@ A definition: [OBJECT:]FUNCTION [[NAME=]FETCH[:TYPE]]... [if FILTER]
                 [[NAME=]FETCH[:TYPE]]... [if FILTER]
               r[:[GROUP/]EVENT] ...   the function's return
               [OBJECT:]sdt:PROVIDER:NAME    a marker (USDT)
+              [OBJECT:]mark:GROUP:NAME      a marker with its own format
               FUNCTION(TYPE NAME, ...)
               -:[GROUP/]EVENT         deletes earlier ones
 Exit status: the program's own (or its fatal signal), 0 after -P; 125 when

@@ -35,6 +35,7 @@ namespace {
 constexpr const char* kProbes = "UPROBE_PROBES";
 constexpr const char* kProbesFile = "UPROBE_PROBES_FILE";
 constexpr const char* kOutput = "UPROBE_OUTPUT";
+constexpr const char* kRecord = "UPROBE_RECORD";
 constexpr const char* kBufferSize = "UPROBE_BUFFER_SIZE";
 constexpr const char* kStringLimit = "UPROBE_STRING_LIMIT";
 constexpr const char* kVerbose = "UPROBE_VERBOSE";
@@ -51,9 +52,9 @@ std::string variable(const char* name) {
 
 // A misspelt variable would be a setting without effect.
 void tell_unknown_variables(const Diagnostics& diagnostics) {
-  static const std::vector<std::string> kVariables = {kProbes,      kProbesFile,  kOutput, kBufferSize,
-                                                      kStringLimit, kVerbose,     kTier,   kReturn,
-                                                      kRawStrings,  kSkipRefused, kDisable};
+  static const std::vector<std::string> kVariables = {kProbes,     kProbesFile,  kOutput,      kRecord,
+                                                      kBufferSize, kStringLimit, kVerbose,     kTier,
+                                                      kReturn,     kRawStrings,  kSkipRefused, kDisable};
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const std::string name(text.substr(0, text.find('=')));
@@ -68,6 +69,7 @@ struct Settings {
   SessionOptions session;
   std::vector<std::string> places;  // one per definition, for messages
   std::string output;
+  bool records = false;  // the output is a recording
   int verbosity = 0;
   bool raw_strings = false;
   bool skips_refused = false;
@@ -148,6 +150,11 @@ Result<Settings> settings(pid_t pid) {
   result.raw_strings = raw == "1";
   result.output = variable(kOutput);
   if (result.output == "-") return bad_variable(kOutput, "must be a file: standard output is the program's");
+  if (const std::string record = variable(kRecord); !record.empty()) {
+    if (!result.output.empty()) return bad_variable(kRecord, std::string("does not go with ") + kOutput);
+    if (record == "-") return bad_variable(kRecord, "must be a file: standard output is the program's");
+    result.output = record, result.records = true;
+  }
   return result;
 }
 
@@ -171,6 +178,16 @@ class Appender {
   }
 
   bool is_stderr() const { return !file_; }
+  // A recording is of one session, and has a file of its own. The lock is held to the end.
+  Status take_alone(const std::string& pattern) {
+    struct stat status {};
+    const bool is_free = ::flock(file_.get(), LOCK_EX | LOCK_NB) == 0;
+    if (is_free && ::fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode) && status.st_size == 0) return ok();
+    return Error{.code = Code::refused,
+                 .text = "is not an empty file: a recording is of one session",
+                 .where = std::string(kRecord) + "=" + pattern,
+                 .help = "%p in the name is the process id"};
+  }
   bool is_terminal() const { return ::isatty(descriptor()) == 1; }
   // Whether the file still lacks the header. If so, the lock is held until the next write, so that no other process writes it.
   bool wants_header() {
@@ -187,6 +204,7 @@ class Appender {
     if (file_) ::flock(file_.get(), LOCK_UN);
     return error;
   }
+  int write_record(std::string_view bytes) { return write_patiently(descriptor(), bytes); }
 
  private:
   // Gives up after a while, because another process may hold the lock for any time.
@@ -237,6 +255,8 @@ int serve(Helper& helper) {
   if (!prepared) return fail(prepared.error());
   auto output = Appender::open(helper.settings.output, helper.program.target().pid());
   if (!output) return fail(output.error());
+  if (settings.records)
+    if (const Status alone = output->take_alone(settings.output); !alone) return fail(alone.error());
   if (Status adopted = session->adopt(helper.program); !adopted) return fail(adopted.error());
   if (helper.settings.verbosity > 0)
     for (const PlanReport& report : session->report()) helper.diagnostics.line(plan_line(report));
@@ -246,12 +266,14 @@ int serve(Helper& helper) {
   if (!output->is_stderr()) let_go_of_streams();
   (void)!::chdir("/");
   RunOptions options;
-  options.header = output->wants_header();
+  options.records = settings.records;
+  options.header = settings.records || output->wants_header();
   options.raw_strings = helper.settings.raw_strings;
   options.detach_requested = is_asked_to_end;
-  const Status followed =
-      session->follow(helper.program, options, [&](std::string_view lines) { return output->write(lines); });
-  write_summary(session->summary(), helper.settings.verbosity, *output);
+  const Status followed = session->follow(helper.program, options, [&](std::string_view bytes) {
+    return settings.records ? output->write_record(bytes) : output->write(bytes);
+  });
+  if (!settings.records) write_summary(session->summary(), helper.settings.verbosity, *output);
   return followed ? 0 : kExitFailure;
 }
 

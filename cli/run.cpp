@@ -155,7 +155,8 @@ Outcome list(const Call& call) {
   for (const std::string& line : *lines) text += escape(line) + "\n";
   if (lines->empty()) {
     const std::string& glob = call.options.list_glob;
-    call.diagnostics.line(object + (glob.starts_with("sdt:") ? ": no marker" : ": no function") +
+    call.diagnostics.line(object +
+                          (glob.starts_with("sdt:") || glob.starts_with("mark:") ? ": no marker" : ": no function") +
                           (glob.empty() ? " can be probed by name" : " matches '" + glob + "'"));
   }
   return print(call, text);

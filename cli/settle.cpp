@@ -61,6 +61,10 @@ const char* spelling(CommandKind kind) {
       return "--disable";
     case CommandKind::enable:
       return "--enable";
+    case CommandKind::reset:
+      return "--reset";
+    case CommandKind::info:
+      return "--info";
     case CommandKind::stats:
       return "--stats";
     case CommandKind::clear:
@@ -70,7 +74,7 @@ const char* spelling(CommandKind kind) {
   }
 }
 
-// --disable and --enable take their event attached, or as the last word.
+// --disable, --enable, --reset and --info take their event attached, or as the last word.
 Status settle_control(Options& options) {
   if (options.mode != Mode::trace && options.mode != Mode::list)
     return usage("--control changes a session, and --dry-run, --check, --list-events and --format-file run nothing");
@@ -79,7 +83,8 @@ Status settle_control(Options& options) {
   if (options.commands.empty())
     return usage("--control needs something to do", "-p, --remove, --disable, --enable, --list, --stats or --clear");
   ControlCommand& last = options.commands.back();
-  const bool takes_event = last.kind == CommandKind::disable || last.kind == CommandKind::enable;
+  const bool takes_event = last.kind == CommandKind::disable || last.kind == CommandKind::enable ||
+                           last.kind == CommandKind::reset || last.kind == CommandKind::info;
   if (takes_event && last.name.empty() && options.program.size() == 1) {
     last.name = options.program[0];
     options.program.clear();

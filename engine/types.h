@@ -144,6 +144,7 @@ struct ProbeState {
   bool on = true;
   int owner = 0;  // process id of the client tool that owns the probe; 0: the session itself
   std::uint64_t hits = 0, lost = 0, missed = 0;  // as counted by the reader: up to 50 ms old
+  std::string print_format = {};                 // of a mark
 };
 
 // The counts of an event of a running session, up to 50 ms old. Several may have the same name.

@@ -142,7 +142,7 @@ namespace {
 // One text, since a table of pointers would need relocations. As kVariables in cli/helper.cpp.
 constexpr char kKnownVariables[] =
     "UPROBE_PROBES=\0UPROBE_PROBES_FILE=\0UPROBE_OUTPUT=\0UPROBE_BUFFER_SIZE=\0UPROBE_STRING_LIMIT=\0UPROBE_VERBOSE="
-    "\0UPROBE_TIER=\0"
+    "\0UPROBE_TIER=\0UPROBE_RECORD=\0"
     "UPROBE_RETURN=\0UPROBE_RAW_STRINGS=\0UPROBE_SKIP_REFUSED=\0UPROBE_DISABLE=\0";
 
 bool is_known(const char* entry) {

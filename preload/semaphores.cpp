@@ -42,8 +42,10 @@ void note_beat(ProcessBlock& block, u32 beat, u64 now) {
   if (area == nullptr || !hit.may_fault || !uprobe_clock(&now)) return;
   const u64 second = ticks_of_second(*area);
   const u32 beat = __atomic_load_n(&area->tool_heartbeat, __ATOMIC_ACQUIRE);
-  if (beat != __atomic_load_n(&block.heard_beat, __ATOMIC_ACQUIRE)) return note_beat(block, beat, now);
+  const bool is_same = beat == __atomic_load_n(&block.heard_beat, __ATOMIC_ACQUIRE);
   const u64 heard_at = __atomic_load_n(&block.heard_at, __ATOMIC_ACQUIRE);
+  if (!is_same || heard_at == 0)
+    return note_beat(block, beat, now);  // the first hit finds the first heartbeat, which may be 0
   if (second != 0 && now > heard_at && now - heard_at > second) count_down(block);
 }
 

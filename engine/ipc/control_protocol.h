@@ -14,7 +14,7 @@
 
 namespace uprobe {
 
-enum class CommandKind : unsigned char { define, remove, enable, disable, list, stats, clear };
+enum class CommandKind : unsigned char { define, remove, enable, disable, list, stats, clear, reset, info };
 
 struct Command {
   CommandKind kind = CommandKind::list;

@@ -57,8 +57,8 @@ std::optional<NumberType> noted_type(std::string_view text) {
 std::string problem_of(const NumberType& type, const MarkerOperand& operand) {
   if (operand.kind == OperandKind::general && type.bytes > operand.bytes)
     return "its register has only " + std::to_string(operand.bytes) + " bytes";
-  const bool is_number = operand.kind == OperandKind::constant || operand.kind == OperandKind::general ||
-                         operand.kind == OperandKind::address;
+  const bool is_number = operand.kind == OperandKind::constant || operand.kind == OperandKind::address ||
+                         (operand.kind == OperandKind::general && operand.is_second_byte);
   if (is_number && type.kind == Kind::floating) return "a floating point number is in no such operand";
   if (operand.kind == OperandKind::address && type.bytes != 8) return "an address has 8 bytes";
   return {};

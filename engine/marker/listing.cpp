@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "engine/marker/arguments.h"
+#include "engine/marker/marks.h"
 #include "engine/marker/notes.h"
 
 namespace uprobe::marker {
@@ -48,20 +49,48 @@ struct Listed {
   }
 };
 
+// The marks of one name: places and semaphores by format.
+struct ListedMark {
+  std::map<std::string, std::size_t> places = {};
+  bool has_semaphore = false;
+
+  void add(const Marker& marker) {
+    ++places[marker.format];
+    has_semaphore = has_semaphore || marker.semaphore.has_value();
+  }
+
+  std::string text() const {
+    std::string text = " #";
+    for (const auto& [format, count] : places)
+      text += (text.size() > 2 ? "; " : " ") + std::to_string(count) + (count == 1 ? " place" : " places") + ": \"" +
+              format + "\"";
+    return has_semaphore ? text + ", with a semaphore" : text;
+  }
+};
+
+// By name, of those that match the glob; then what was refused.
+template <class Kind>
+std::vector<std::string> lines_of(const Notes& notes, const std::string& glob, const std::string& place) {
+  std::map<std::string, Kind> named;
+  for (const Marker& marker : notes.markers) {
+    const std::string name = marker.provider + ":" + marker.name;
+    if (::fnmatch(glob.c_str(), name.c_str(), 0) == 0) named[name].add(marker);
+  }
+  std::vector<std::string> lines;
+  lines.reserve(named.size() + notes.problems.size());
+  for (const auto& [name, listed] : named) lines.push_back(place + name + listed.text());
+  for (const std::string& problem : notes.problems) lines.push_back("# " + problem);
+  return lines;
+}
+
 }  // namespace
 
 std::vector<std::string> list_markers(const std::string& path, const elf::ElfFile& file, const std::string& glob) {
-  const Notes notes = read_notes(file);
-  std::map<std::string, Listed> markers;
-  for (const Marker& marker : notes.markers) {
-    const std::string name = marker.provider + ":" + marker.name;
-    if (::fnmatch(glob.c_str(), name.c_str(), 0) == 0) markers[name].add(marker);
-  }
-  std::vector<std::string> lines;
-  lines.reserve(markers.size() + notes.problems.size());
-  for (const auto& [name, listed] : markers) lines.push_back("p " + path + ":sdt:" + name + listed.text());
-  for (const std::string& problem : notes.problems) lines.push_back("# " + problem);
-  return lines;
+  return lines_of<Listed>(read_notes(file), glob, "p " + path + ":sdt:");
+}
+
+std::vector<std::string> list_marks(const std::string& path, const elf::ElfFile& file, const std::string& glob) {
+  return lines_of<ListedMark>(read_marks(file), glob, "p " + path + ":mark:");
 }
 
 }  // namespace uprobe::marker

@@ -14,4 +14,7 @@ namespace uprobe::marker {
 // by name. An argument that cannot be recorded is "-". Last, as comments, the notes that were refused.
 std::vector<std::string> list_markers(const std::string& path, const elf::ElfFile& file, const std::string& glob);
 
+// "p ./shop:mark:shop:opened # 2 places: "fd=%d path=%s"" for each mark, with all formats of its name.
+std::vector<std::string> list_marks(const std::string& path, const elf::ElfFile& file, const std::string& glob);
+
 }  // namespace uprobe::marker

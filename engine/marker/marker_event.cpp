@@ -8,10 +8,12 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "engine/base/text.h"
 #include "engine/marker/arguments.h"
+#include "engine/marker/marks.h"
 #include "engine/spec/argument.h"
 #include "engine/spec/name.h"
 
@@ -33,22 +35,42 @@ class EventsByName {
  public:
   EventsByName(std::vector<MarkerEvent>& events, const elf::ElfFile& file) : events_(events) {
     for (std::size_t i = 0; i < events.size(); ++i) {
-      numbers_[{events[i].group, events[i].event}] = i;
+      const MarkerEvent& one = events[i];
+      numbers_[{one.group, one.also.empty() ? one.event : one.also, one.format}] = i;
+      names_.insert({one.group, one.event});
       for (const MarkerPlace& place : events[i].places)
         if (place.file->identity() == file.identity()) places_.insert({i, place.marker.offset});
     }
   }
   // Not if the event has the place already.
   void add(const std::string& group, const std::string& event, MarkerPlace place) {
-    const auto [at, is_new] = numbers_.try_emplace({group, event}, events_.size());
-    if (is_new) events_.push_back({.group = group, .event = event, .places = {}});
+    const std::string format = place.marker.format;
+    const auto [at, is_new] = numbers_.try_emplace({group, event, format}, events_.size());
+    if (is_new) {
+      const std::string name = unused_name(group, event);
+      events_.push_back(
+          {.group = group, .event = name, .format = format, .also = name == event ? "" : event, .places = {}});
+    }
     if (places_.insert({at->second, place.marker.offset}).second)
       events_[at->second].places.push_back(std::move(place));
   }
 
  private:
+  std::string unused_name(const std::string& group, const std::string& event) {
+    std::size_t& number = last_numbers_[{group, event}];
+    std::string name = ++number == 1 ? event : with_number(event, number);
+    while (!names_.insert({group, name}).second) name = with_number(event, ++number);
+    return name;
+  }
+  static std::string with_number(const std::string& event, std::size_t number) {
+    const std::string end = "_" + std::to_string(number);
+    return event.substr(0, spec::kMaxEventName - end.size()) + end;
+  }
+
   std::vector<MarkerEvent>& events_;
-  std::map<std::pair<std::string, std::string>, std::size_t> numbers_;
+  std::map<std::tuple<std::string, std::string, std::string>, std::size_t> numbers_;  // by group, name and format
+  std::set<std::pair<std::string, std::string>> names_;
+  std::map<std::pair<std::string, std::string>, std::size_t> last_numbers_;  // how many events have the name
   std::set<std::pair<std::size_t, std::uint64_t>> places_;
 };
 
@@ -89,6 +111,12 @@ class Places {
     return ok();
   }
 
+  // All arguments are there.
+  void print_by(const std::string& format) {
+    for (ProbeSpec& spec : specs_) spec.print_format = format;
+  }
+
+  const std::vector<std::vector<NotedArgument>>& noted() const { return noted_; }
   std::vector<ProbeSpec> take() { return std::move(specs_); }
 
  private:
@@ -97,7 +125,7 @@ class Places {
     spec.group = event_.group, spec.event = event_.event;
     spec.is_bare = false, spec.has_automatic_name = false;
     spec.written.clear();
-    spec.place.provider.clear(), spec.place.marker.clear();
+    spec.place.provider.clear(), spec.place.marker.clear(), spec.place.is_mark = false;
     spec.place.path = place.path;
     spec.place.offset = place.marker.offset;
     spec.place.reference_counter = place.marker.semaphore;
@@ -154,7 +182,25 @@ class Places {
   std::vector<ProbeSpec> specs_;
 };
 
+std::vector<WrittenArgument> all_arguments(const ProbeSpec& definition, const MarkerEvent& event,
+                                           const Places& places) {
+  if (definition.place.is_mark) return written_by_format(event.format, places.noted());
+  std::vector<WrittenArgument> all;
+  for (std::size_t number = 1; number <= places.argument_count(); ++number)
+    all.push_back({.text = "$arg" + std::to_string(number)});
+  return all;
+}
+
 }  // namespace
+
+std::vector<std::string> notes_of_formats(const std::vector<MarkerEvent>& events) {
+  std::vector<std::string> notes;
+  for (const MarkerEvent& event : events)
+    if (!event.also.empty())
+      notes.push_back(event.group + "/" + event.event + " is " + event.group + "/" + event.also +
+                      " with another format, \"" + event.format + "\", at " + described(event.places.front()));
+  return notes;
+}
 
 void add_matches(const ProbeSpec& definition, const std::string& path, const std::shared_ptr<const elf::ElfFile>& file,
                  const Notes& notes, std::vector<MarkerEvent>& events) {
@@ -174,10 +220,15 @@ Result<std::vector<ProbeSpec>> specs_of(const ProbeSpec& definition, const Marke
     if (const Status added = places.add(written); !added)
       return spec::at_column(definition, written.column, added.error());
   if (!definition.written.empty()) return places.take();
-  for (std::size_t number = 1; number <= places.argument_count(); ++number)
-    if (const Status added = places.add({.text = "$arg" + std::to_string(number)}); !added)
-      notes.push_back(event.group + "/" + event.event + " is recorded without its argument " + std::to_string(number) +
+  const std::vector<WrittenArgument> all = all_arguments(definition, event, places);
+  std::size_t left_out = 0;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (const Status added = places.add(all[i]); !added) {
+      ++left_out;
+      notes.push_back(event.group + "/" + event.event + " is recorded without its argument " + std::to_string(i + 1) +
                       ": " + added.error().text);
+    }
+  if (definition.place.is_mark && left_out == 0) places.print_by(event.format);
   return places.take();
 }
 

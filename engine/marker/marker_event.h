@@ -20,9 +20,12 @@ struct MarkerPlace {
   Marker marker;
 };
 
-// The places of one event. Its name is the definition's, or the marker's.
+// The places of one event. Its name is the definition's, or the marker's; marks of one name with different formats are an event each,
+// NAME, NAME_2, NAME_3.
 struct MarkerEvent {
   std::string group, event;
+  std::string format = {};  // of marks
+  std::string also = {};    // the name without that number, where it has one
   std::vector<MarkerPlace> places;
 };
 
@@ -34,8 +37,11 @@ void add_matches(const spec::ProbeSpec& definition, const std::string& path,
 // Looks up what the definition of one place names in its file.
 using FindData = std::function<Status(const MarkerPlace& place, spec::ProbeSpec& spec)>;
 
-// A definition for each place. Without written arguments all of the marker's are recorded; those that cannot be, for all places
-// alike, are left out with a note. A written argument that cannot be fetched is an error with its column.
+// For the user, of each event whose name has a number: which format it has.
+std::vector<std::string> notes_of_formats(const std::vector<MarkerEvent>& events);
+
+// A definition for each place. Without written arguments all of the marker's are recorded, a mark's by the names of its format; those
+// that cannot be, for all places alike, are left out with a note. A written argument that cannot be fetched is an error with its column.
 Result<std::vector<spec::ProbeSpec>> specs_of(const spec::ProbeSpec& definition, const MarkerEvent& event,
                                               const FindData& find_data, std::vector<std::string>& notes);
 

@@ -7,6 +7,7 @@
 #include "engine/base/result.h"
 #include "engine/base/text.h"
 #include "engine/elf/bytes_view.h"
+#include "engine/marker/note_section.h"
 
 namespace uprobe::marker {
 namespace {
@@ -14,11 +15,8 @@ namespace {
 using elf::BytesView;
 using elf::Cursor;
 
-constexpr std::string_view kSection = ".note.stapsdt", kBaseSection = ".stapsdt.base";
-constexpr std::string_view kOwner{"stapsdt\0", 8};
-constexpr std::uint32_t kType = 3;
-constexpr std::uint64_t kAlignment = 4;
-constexpr std::size_t kMostProblems = 100;
+constexpr NoteKind kKind{
+    .section = ".note.stapsdt", .owner = {"stapsdt\0", 8}, .type = 3, .name = "version 3 of stapsdt"};
 
 // Letters, digits and a few signs: names are words of definitions and of what is printed.
 bool is_name(std::string_view text) {
@@ -44,52 +42,15 @@ std::optional<std::uint64_t> offset_of_data(const elf::ElfFile& file, std::uint6
 
 class Reader {
  public:
-  explicit Reader(const elf::ElfFile& file) : file_(file), base_(address_of_section(kBaseSection)) {}
+  explicit Reader(const elf::ElfFile& file) : file_(file), base_(section_address(file, kBaseSection)) {}
 
   Notes run() {
-    const auto bytes = file_.section(kSection);
-    const BytesView view(bytes);
-    std::uint64_t at = 0;
-    while (at < view.size()) {
-      const std::uint64_t next = read_note(view, at);
-      if (next <= at) break;
-      at = next;
-    }
+    read_note_section(
+        file_, kKind, [this](BytesView rest) { return add(rest); }, notes_.problems);
     return std::move(notes_);
   }
 
  private:
-  std::optional<std::uint64_t> address_of_section(std::string_view name) const {
-    const auto bytes = file_.section(name);
-    if (bytes.empty()) return {};
-    return file_.address_of_offset(static_cast<std::uint64_t>(bytes.data() - file_.bytes().data()));
-  }
-
-  void tell(std::uint64_t at, const std::string& why) {
-    if (notes_.problems.size() < kMostProblems) notes_.problems.push_back("note at " + hex(at) + ": " + why);
-  }
-
-  // Returns where the next one begins; 0: no further note can be found.
-  std::uint64_t read_note(BytesView view, std::uint64_t at) {
-    Cursor cursor(view, at);
-    const auto owner_bytes = cursor.take<std::uint32_t>(), bytes = cursor.take<std::uint32_t>();
-    const auto type = cursor.take<std::uint32_t>();
-    const BytesView owner = cursor.slice((owner_bytes + kAlignment - 1) / kAlignment * kAlignment);
-    const BytesView rest = cursor.slice(bytes);
-    if (!cursor.good()) return tell(at, "it does not end in its section; the notes after it are not read"), 0;
-    if (notes_.markers.size() >= kMostMarkers)
-      return tell(at, "there are too many; the notes after it are not read"), 0;
-    const bool is_marker = owner_bytes == kOwner.size() && is_owner(owner) && type == kType;
-    const Status added = is_marker ? add(rest) : bad("it is of another kind than version 3 of stapsdt");
-    if (!added) tell(at, added.error().text);
-    return (cursor.at() + kAlignment - 1) / kAlignment * kAlignment;
-  }
-
-  static bool is_owner(BytesView owner) {
-    const auto name = owner.slice(0, kOwner.size()).span();
-    return std::equal(name.begin(), name.end(), kOwner.begin(), kOwner.end());
-  }
-
   static Status bad(const char* why) { return Error{.code = Code::damaged, .text = why}; }
 
   Status add(BytesView rest) {

@@ -14,13 +14,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/elf/elf_file.h"
 
 namespace uprobe::marker {
 
-inline constexpr std::size_t kMostMarkers = 32'768;     // of a file
+inline constexpr std::string_view kBaseSection = ".stapsdt.base";
 inline constexpr std::size_t kLongestName = 128;        // of a provider and of a marker
 inline constexpr std::size_t kLongestArguments = 4096;  // characters
 
@@ -30,6 +31,7 @@ struct Marker {
   std::string arguments;                        // as the assembler wrote them: "-4@OPERAND 8@OPERAND"
   std::uint64_t address = 0, offset = 0;        // link time; in the file
   std::optional<std::uint64_t> semaphore = {};  // offset in the file
+  std::string format = {};                      // of a mark (marks.h), else empty: of printf's
 };
 
 struct Notes {

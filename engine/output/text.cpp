@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "engine/output/conversion.h"
 #include "engine/output/digits.h"
 #include "engine/output/escape.h"
 #include "engine/shared/session_area.h"
@@ -153,7 +154,27 @@ TextFormatter::EventPlan TextFormatter::plan_event(const program::EventLayout& l
   const std::size_t first = layout.style == Style::function ? 1 : 0;
   for (std::size_t i = first; i < layout.fields.size(); ++i) plan_field(layout.fields[i], i == first, plan);
   if (layout.style != Style::event) plan.line_bytes += kSymbolBytes;
+  if (layout.style == Style::event && !layout.print_format.empty()) plan_format(layout, plan);
   return plan;
+}
+
+// By the event's own format, if that has a conversion for each field.
+void TextFormatter::plan_format(const program::EventLayout& layout, EventPlan& plan) {
+  auto format = spec::read_print_format(layout.print_format);
+  if (!format || format->conversions.size() != plan.fields.size()) return;
+  const auto piece = [&](std::string text) {
+    plan.line_bytes += text.size();
+    return Piece(text);
+  };
+  for (std::size_t i = 0; i < plan.fields.size(); ++i) {
+    spec::Conversion& conversion = format->conversions[i];
+    plan.fields[i].prefix = piece((i == 0 ? " " : "") + escaped(conversion.before));
+    plan.line_bytes += kConvertedBytes;
+    plan.fields[i].is_bare = true;
+    plan.fields[i].conversion = std::move(conversion);
+  }
+  const std::string after = escaped(format->after);
+  plan.after = piece((plan.fields.empty() && !after.empty() ? " " : "") + after);
 }
 
 // Names of functions come from a file, and may contain any bytes.
@@ -241,6 +262,7 @@ void TextFormatter::append(const trace::EventRecord& record, std::string_view co
   at = put_place(at, event, payload);
   for (const FieldPlan& field : event.fields) at = put_field(at, field, payload);
   if (event.style == Style::function) *at++ = ')';
+  at = event.after.put_to(at);
   if ((record.flags & shared::kRecordChanged) != 0) at = put(at, kChanged);
   *at++ = '\n';
   out.end_at(at);
@@ -302,6 +324,7 @@ char* TextFormatter::put_field(char* at, const FieldPlan& field, Payload& payloa
   at = field.prefix.put_to(at);
   const std::uint8_t* value = payload.bytes + field.offset;
   if (field.of_entry && (payload.record->flags & shared::kRecordNoEntry) != 0) return put_missing(at, field);
+  if (field.conversion && !field.is_array) return put_converted(at, field, value, payload);
   if (!field.is_array && !field.of_entry && field.kind == Kind::hex)
     return put_hex(at, load_unsigned(value, field.size));
   if (!field.is_array) return put_value(at, field, value, payload);
@@ -312,6 +335,36 @@ char* TextFormatter::put_field(char* at, const FieldPlan& field, Payload& payloa
   }
   if (!field.is_bare) *at++ = '}';
   return at;
+}
+
+char* TextFormatter::put_converted(char* at, const FieldPlan& field, const std::uint8_t* value,
+                                   Payload& payload) const {
+  const spec::Conversion& conversion = *field.conversion;
+  switch (field.kind) {
+    case Kind::unsigned_decimal:
+    case Kind::signed_decimal:
+    case Kind::hex:
+      return put_integer(at, conversion, load_unsigned(value, field.size), field.size);
+    case Kind::floating: {
+      const double number = field.size == 4 ? load_from<float>(value) : load_from<double>(value);
+      return format::put_floating(at, conversion, number);
+    }
+    case Kind::character:
+      return put_characters(at, conversion, {reinterpret_cast<const char*>(value), 1});
+    case Kind::string:
+    case Kind::symbol:
+      return put_value(at, field, value, payload);
+  }
+  return at;
+}
+
+char* TextFormatter::put_characters(char* at, const spec::Conversion& conversion, std::string_view text) const {
+  const std::size_t blanks = padding(conversion, text.size());
+  std::memset(at, ' ', blanks);
+  if (!conversion.is_left) return put_text(at + blanks, text);
+  at = put_text(at, text);
+  std::memset(at, ' ', blanks);
+  return at + blanks;
 }
 
 // One text for a whole array.
@@ -341,7 +394,7 @@ char* TextFormatter::put_value(char* at, const FieldPlan& field, const std::uint
       *at++ = '\'';
       return at;
     case Kind::string:
-      return put_string(at, value, field.is_bare, payload);
+      return put_string(at, value, field, payload);
     case Kind::floating:
       return put_floating(at, value, field.size);
     case Kind::symbol:
@@ -351,7 +404,7 @@ char* TextFormatter::put_value(char* at, const FieldPlan& field, const std::uint
 }
 
 // A locator outside the dynamic data of this payload prints as a fault. Three dots follow a string that was cut.
-char* TextFormatter::put_string(char* at, const std::uint8_t* locator, bool is_bare, Payload& payload) const {
+char* TextFormatter::put_string(char* at, const std::uint8_t* locator, const FieldPlan& field, Payload& payload) const {
   const auto value = load_from<std::uint32_t>(locator);
   const std::uint32_t length = value >> 16;
   if (length > payload.string_budget) return put(at, "(fault)");
@@ -359,9 +412,14 @@ char* TextFormatter::put_string(char* at, const std::uint8_t* locator, bool is_b
   const shared::StringData data = shared::string_in(payload.bytes, payload.size, payload.fixed, value);
   if (data.at == nullptr) return put(at, "(fault)");
   const std::string_view text(reinterpret_cast<const char*>(data.at), std::min(data.size, options_.string_limit));
-  if (!is_bare) *at++ = '"';
+  if (field.conversion) {
+    const std::string_view shown = text.substr(0, field.conversion->precision.value_or(shared::kMostString));
+    at = put_characters(at, *field.conversion, shown);
+    return shown.size() == text.size() && (data.is_cut || text.size() < data.size) ? put(at, "...") : at;
+  }
+  if (!field.is_bare) *at++ = '"';
   at = put_text(at, text);
-  if (!is_bare) *at++ = '"';
+  if (!field.is_bare) *at++ = '"';
   return data.is_cut || text.size() < data.size ? put(at, "...") : at;
 }
 

@@ -16,11 +16,13 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/lex/print_format.h"
 #include "engine/output/formatter.h"
 #include "engine/output/symbols.h"
 #include "engine/program/layout.h"
@@ -56,9 +58,10 @@ class TextFormatter final : public Formatter {
     std::uint32_t offset;
     std::uint32_t elements;  // at least 1
     bool is_array;
-    bool is_bare;   // neither quotes nor braces nor 0x
-    bool is_text;   // an array of characters as one string
-    bool of_entry;  // program::Field
+    bool is_bare;                                     // neither quotes nor braces nor 0x
+    bool is_text;                                     // an array of characters as one string
+    bool of_entry;                                    // program::Field
+    std::optional<spec::Conversion> conversion = {};  // it prints as that
   };
   struct EventPlan {
     Piece prefix;  // ": event: (0x"
@@ -68,6 +71,7 @@ class TextFormatter final : public Formatter {
     std::uint32_t needed = 0;    // bytes of payload that the fields take up
     std::size_t line_bytes = 0;  // the longest line without strings and task
     std::vector<FieldPlan> fields;
+    Piece after;  // the text after the fields
   };
   // "            task-tid     [": the same for thousands of lines.
   struct TaskPlan {
@@ -94,15 +98,18 @@ class TextFormatter final : public Formatter {
   EventPlan plan_event(const program::EventLayout& layout) const;
   void plan_place(const program::EventLayout& layout, EventPlan& plan) const;
   void plan_field(const program::Field& field, bool is_first, EventPlan& plan) const;
+  static void plan_format(const program::EventLayout& layout, EventPlan& plan);
   const std::string& task_text(std::uint32_t tid, std::string_view comm);
   char* put_text(char* at, std::string_view text) const;
   std::string shown(const std::string& name) const;
   char* put_cpu_and_time(char* at, std::uint16_t cpu, std::uint64_t ns);
   char* put_field(char* at, const FieldPlan& field, Payload& payload) const;
+  char* put_converted(char* at, const FieldPlan& field, const std::uint8_t* value, Payload& payload) const;
+  char* put_characters(char* at, const spec::Conversion& conversion, std::string_view text) const;
   static char* put_missing(char* at, const FieldPlan& field);
   char* put_characters(char* at, const FieldPlan& field, const std::uint8_t* value) const;
   char* put_value(char* at, const FieldPlan& field, const std::uint8_t* value, Payload& payload) const;
-  char* put_string(char* at, const std::uint8_t* locator, bool is_bare, Payload& payload) const;
+  char* put_string(char* at, const std::uint8_t* locator, const FieldPlan& field, Payload& payload) const;
   void append_stack(const trace::EventRecord& record, std::string_view comm, Buffer& out);
   char* put_place(char* at, const EventPlan& event, const Payload& payload) const;
   char* put_caller(char* at, std::uint64_t address, const Payload& payload) const;

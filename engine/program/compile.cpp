@@ -224,6 +224,7 @@ Result<EventLayout> make_layout(const spec::ProbeSpec& spec) {
   layout.event = spec.event;
   layout.is_return = spec.is_return;
   layout.style = spec.style;
+  layout.print_format = spec.print_format;
   layout.fixed_bytes = head;
   if (spec.arguments.size() > shared::kMaxArguments) return limit_error("too many arguments");
   for (const Argument& argument : spec.arguments) {

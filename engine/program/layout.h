@@ -37,6 +37,8 @@ struct EventLayout {
   Style style = Style::event;
   std::string place;          // "function+0x4", for the other styles; empty: unknown
   std::string function = {};  // "PATH:0xOFFSET" of the function whose entry or return it is; empty: of no function
+  std::string print_format =
+      {};  // of printf's: how its fields print as text (engine/lex/print_format.h); empty: by their names
   std::uint32_t fixed_bytes = 16;
   std::vector<Field> fields;  // in argument order
 };

@@ -66,8 +66,10 @@ std::optional<program::EventLayout> layout_of(std::string_view bytes) {
     if (!field) return {};
     layout.fields.push_back(std::move(*field));
   }
+  if (parser.is_good() && !parser.is_at_end()) layout.print_format = parser.text();
   const bool has_caller = layout.style != program::Style::function || !layout.fields.empty();
-  return parser.is_at_end() && has_caller && std::max(layout.place.size(), layout.function.size()) <= kMostText
+  return parser.is_at_end() && has_caller &&
+                 std::max({layout.place.size(), layout.function.size(), layout.print_format.size()}) <= kMostText
              ? std::optional(std::move(layout))
              : std::nullopt;
 }

@@ -47,6 +47,7 @@ std::string_view event_bytes(const program::EventLayout& layout, Writer& writer)
     writer.number(std::uint32_t{field.size}).number(field.offset).number(field.count);
     writer.number(static_cast<std::uint32_t>(field.is_text)).number(static_cast<std::uint32_t>(field.of_entry));
   }
+  if (!layout.print_format.empty()) writer.text(layout.print_format);
   return writer.bytes();
 }
 

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "engine/base/text.h"
+#include "engine/marker/marks.h"
 #include "engine/names/near_names.h"
 #include "engine/resolve/generated_places.h"
 #include "engine/resolve/go_arguments.h"
@@ -221,12 +222,13 @@ Result<std::vector<marker::MarkerEvent>> LocationResolver::events_of_markers(con
   for (const LoadedObject& object : *objects) {
     const auto file = files_.open(object.path);
     if (!file) continue;
-    const marker::Notes found = marker::read_notes(**file);
+    const marker::Notes found = spec.place.is_mark ? marker::read_marks(**file) : marker::read_notes(**file);
     for (const std::string& problem : found.problems) note(object.path + " has a marker that is not known: " + problem);
     for (const marker::Marker& one : found.markers) names.push_back(one.name);
     marker::add_matches(spec, object.path, *file, found, events);
   }
   if (events.empty()) return no_marker(spec, names, objects->size() > 1);
+  for (std::string& line : marker::notes_of_formats(events)) note(std::move(line));
   return events;
 }
 

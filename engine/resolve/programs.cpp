@@ -140,8 +140,9 @@ Result<std::vector<std::string>> list_functions(const std::string& object, const
   auto opened = elf::ElfFile::open(*path);
   if (!opened) return opened.error();
   Listed listed{.path = path.take(), .file = std::make_shared<const elf::ElfFile>(opened.take())};
-  const std::string marker = std::string(spec::kMarker) + ":";
+  const std::string marker = std::string(spec::kMarker) + ":", mark = std::string(spec::kMark) + ":";
   if (glob.starts_with(marker)) return marker::list_markers(listed.path, *listed.file, glob.substr(marker.size()));
+  if (glob.starts_with(mark)) return marker::list_marks(listed.path, *listed.file, glob.substr(mark.size()));
   std::vector<std::string> lines;
   for (const elf::Symbol& symbol : listed.file->named_functions()) {
     const bool is_plain = glob.empty() || ::fnmatch(glob.c_str(), symbol.name.c_str(), 0) == 0;

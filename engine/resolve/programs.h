@@ -10,7 +10,7 @@
 namespace uprobe {
 
 // A definition for each function of `object` that can be probed and matches the glob (empty: all): "p:zfree /bin/zsh:zfree";
-// for a glob "sdt:..." each marker (engine/marker/listing.h).
+// for a glob "sdt:..." or "mark:..." each marker (engine/marker/listing.h).
 Result<std::vector<std::string>> list_functions(const std::string& object, const std::string& glob);
 
 // By the debug information: a definition for each line of a function that has code, or one at its beginning that shows its

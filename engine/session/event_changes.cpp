@@ -18,6 +18,10 @@ bool is_called(const spec::ProbeSpec& spec, const std::string& name) {
   return name == spec.group + "/" + spec.event;
 }
 
+Error no_such_event(const std::string& name) {
+  return Error{.code = Code::not_found, .text = "no such event", .where = name};
+}
+
 std::string name_of(const Probe& probe) { return probe.spec.group + "/" + probe.spec.event; }
 
 Error about(Error error, const Probe& probe) {
@@ -193,12 +197,29 @@ void EventChanges::switch_semaphores(const std::vector<std::uint16_t>& events, b
   mail.alone([&] { mail.changes().switch_semaphores(semaphores, on); });
 }
 
+// The session's own.
+std::vector<std::uint16_t> EventChanges::events_called(const std::string& name) const {
+  std::vector<std::uint16_t> events = table_.live_events_of(0);
+  std::erase_if(events, [&](std::uint16_t event) { return !is_called(table_.probes()[event].spec, name); });
+  return events;
+}
+
+Result<std::size_t> EventChanges::reset_counts(const std::string& name) {
+  const std::lock_guard lock(changing_);
+  if (is_closed()) return ended();
+  const std::vector<std::uint16_t> events = events_called(name);
+  if (events.empty() && !name.empty()) return no_such_event(name);
+  table_.alone([&] {
+    for (const std::uint16_t event : events) table_.set_before(event, recording_.all_counts_of(event));
+  });
+  return events.size();
+}
+
 // The semaphores of markers are up at least as long as the events are on.
 Result<std::size_t> EventChanges::switch_events(const std::string& name, bool on) {
   const std::lock_guard lock(changing_);
   if (is_closed()) return ended();
-  std::vector<std::uint16_t> events = table_.live_events_of(0);
-  std::erase_if(events, [&](std::uint16_t event) { return !is_called(table_.probes()[event].spec, name); });
+  const std::vector<std::uint16_t> events = events_called(name);
   if (on) switch_semaphores(events, on);
   table_.alone([&] {
     for (const std::uint16_t event : events) {
@@ -207,7 +228,7 @@ Result<std::size_t> EventChanges::switch_events(const std::string& name, bool on
     }
   });
   if (!on) switch_semaphores(events, on);
-  if (events.empty() && !name.empty()) return Error{.code = Code::not_found, .text = "no such event", .where = name};
+  if (events.empty() && !name.empty()) return no_such_event(name);
   return events.size();
 }
 
@@ -219,6 +240,7 @@ ProbeState EventChanges::state_of(std::uint16_t event) const {
   state.lost = counts.lost_full + counts.lost_too_big + counts.lost_busy;
   state.hits = counts.recorded + counts.filtered + state.lost;
   state.missed = counts.missed;
+  state.print_format = probe.spec.print_format;
   return state;
 }
 
@@ -230,6 +252,17 @@ std::vector<ProbeState> EventChanges::list() const {
     for (std::size_t i = 0; i < table_.probes().size(); ++i)
       if (table_.probes()[i].live) all.push_back(state_of(static_cast<std::uint16_t>(i)));
   });
+  return all;
+}
+
+std::vector<ProbeState> EventChanges::list_called(const std::string& name) const {
+  std::vector<ProbeState> all = list();
+  const auto is_other = [&](const ProbeState& probe) {
+    const std::size_t slash = probe.name.find('/');
+    return !name.empty() && name != probe.name && name != probe.name.substr(0, slash + 1) &&
+           name != probe.name.substr(slash + 1);
+  };
+  std::erase_if(all, is_other);
   return all;
 }
 

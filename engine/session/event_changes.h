@@ -32,6 +32,10 @@ class EventChanges {
   Result<Changes> define(const Definition& definition);
   Result<Changes> remove(const std::string& name);
   Result<std::size_t> switch_events(const std::string& name, bool on);
+  // The counts begin at 0 again; records that wait are printed all the same, and nothing in a process changes.
+  Result<std::size_t> reset_counts(const std::string& name);
+  // By name as for remove(); empty: all.
+  std::vector<ProbeState> list_called(const std::string& name) const;
   std::vector<ProbeState> list() const;
   std::optional<std::vector<EventProgress>> progress() const;
 
@@ -60,6 +64,7 @@ class EventChanges {
     control::ProbeSet points;
   };
 
+  std::vector<std::uint16_t> events_called(const std::string& name) const;
   bool is_closed() const { return !recording_.is_on() || is_leaving_; }
   Result<Changes> define_one(const Definition& definition);
   std::vector<std::uint16_t> undefined_events() const;

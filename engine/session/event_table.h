@@ -80,6 +80,7 @@ class EventTable {
   void lead(std::uint16_t number, Route route);
   void set_live(std::uint16_t number, bool live) { probes_[number].live = live; }
   void set_on(std::uint16_t number, bool on) { probes_[number].on = on; }
+  void set_before(std::uint16_t number, const EventCounts& counts) { probes_[number].before = counts; }
   // The program has refused a probe of put(); `was_recorded`: not before it had hits.
   void withdraw(std::uint16_t number, bool was_recorded, bool is_free);
 

@@ -58,6 +58,26 @@ std::string statistics(const std::vector<ProbeState>& probes) {
   return text;
 }
 
+// A line for each event: "shop/sold on, 2 places, 12 hits, 0 lost, "count=%d what=%s"".
+Result<std::string> information(const std::vector<ProbeState>& probes, const std::string& name) {
+  if (probes.empty() && !name.empty()) return Error{.code = Code::not_found, .text = "no such event", .where = name};
+  std::string text;
+  for (std::size_t i = 0; i < probes.size();) {
+    ProbeState event = probes[i];
+    std::size_t places = 1;
+    for (++i; i < probes.size() && probes[i].name == event.name && probes[i].owner == event.owner; ++i, ++places) {
+      event.hits += probes[i].hits, event.lost += probes[i].lost, event.missed += probes[i].missed;
+      event.on = event.on || probes[i].on;
+    }
+    text += event.name + owner_text(event) + (event.on ? " on, " : " off, ") + std::to_string(places) +
+            (places == 1 ? " place, " : " places, ") + std::to_string(event.hits) + " hits, " +
+            std::to_string(event.lost) + " lost";
+    if (!event.print_format.empty()) text += ", \"" + format::escaped(event.print_format) + "\"";
+    text += "\n";
+  }
+  return text;
+}
+
 Result<std::string> follow(EventChanges& changes, const Command& order) {
   switch (order.kind) {
     case CommandKind::define:
@@ -76,6 +96,10 @@ Result<std::string> follow(EventChanges& changes, const Command& order) {
       return listing(changes.list());
     case CommandKind::stats:
       return statistics(changes.list());
+    case CommandKind::reset:
+      return describe(changes.reset_counts(order.text), "reset");
+    case CommandKind::info:
+      return information(changes.list_called(order.text), order.text);
   }
   return Error{.code = Code::damaged, .text = "a command that this session does not know"};
 }

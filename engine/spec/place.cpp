@@ -39,8 +39,8 @@ class PlaceParser {
   Status split_strict();
   bool names_generated() const;
   Status take_generated();
-  std::optional<std::size_t> marker_start() const;
-  Status take_marker(std::size_t start);
+  std::optional<std::size_t> marker_start(std::string_view kind) const;
+  Status take_marker(std::size_t start, std::string_view kind);
   void take_source();
   bool is_missing(const std::string& path) const;
   Status check_file();
@@ -73,10 +73,11 @@ Result<ParsedPlace> PlaceParser::parse() {
     RETURN_IF_ERROR(take_generated());
     return std::move(result_);
   }
-  if (const auto start = marker_start()) {
-    RETURN_IF_ERROR(take_marker(*start));
-    return std::move(result_);
-  }
+  for (const std::string_view kind : {kMarker, kMark})
+    if (const auto start = marker_start(kind)) {
+      RETURN_IF_ERROR(take_marker(*start, kind));
+      return std::move(result_);
+    }
   RETURN_IF_ERROR(options_.strict ? split_strict() : split());
   take_source();
   RETURN_IF_ERROR(check_file());
@@ -111,9 +112,9 @@ Status PlaceParser::take_generated() {
 }
 
 // Where the PROVIDER of "sdt:PROVIDER:NAME" begins. Two words follow the "sdt:", and no ':' is part of them.
-std::optional<std::size_t> PlaceParser::marker_start() const {
+std::optional<std::size_t> PlaceParser::marker_start(std::string_view kind) const {
   if (options_.strict) return {};
-  const std::string with_colon = std::string(kMarker) + ":";
+  const std::string with_colon = std::string(kind) + ":";
   const std::size_t inside = word_.rfind(":" + with_colon);
   const bool is_first = word_.starts_with(with_colon) && inside == std::string_view::npos;
   if (!is_first && inside == std::string_view::npos) return {};
@@ -125,10 +126,11 @@ std::optional<std::size_t> PlaceParser::marker_start() const {
   return is_marker ? std::optional(start) : std::nullopt;
 }
 
-Status PlaceParser::take_marker(std::size_t start) {
+Status PlaceParser::take_marker(std::size_t start, std::string_view kind) {
   Place& place = result_.place;
   set_rest(start);
-  const std::size_t colon = rest_.find(':'), path_bytes = start - kMarker.size() - 1;
+  const std::size_t colon = rest_.find(':'), path_bytes = start - kind.size() - 1;
+  place.is_mark = kind == kMark;
   place.provider = std::string(rest_.substr(0, colon));
   place.marker = std::string(rest_.substr(colon + 1));
   place.program = options_.default_object;
@@ -137,7 +139,7 @@ Status PlaceParser::take_marker(std::size_t start) {
   if (place.marker.ends_with(kReturn)) return blame(word_.size() - kReturn.size(), message::kMarkerReturn);
   if (place.path.empty()) {
     Error error = blame(0, message::kNoPath);
-    error.help = "name the object before it, PATH:sdt:PROVIDER:NAME, or by -x FILE";
+    error.help = "name the object before it, PATH:" + std::string(kind) + ":PROVIDER:NAME, or by -x FILE";
     return error;
   }
   return check_file();

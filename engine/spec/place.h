@@ -16,6 +16,8 @@ inline constexpr std::string_view kGeneratedCode = "jit";
 
 // A marker (USDT): "sdt:PROVIDER:NAME", "OBJECT:sdt:PROVIDER:NAME".
 inline constexpr std::string_view kMarker = "sdt";
+// The same with a format of its own (library/uprobe/marker.h): "mark:GROUP:NAME".
+inline constexpr std::string_view kMark = "mark";
 
 inline constexpr std::string_view kReturn = "%return";
 inline constexpr std::string_view kOperator = "operator";  // no sign or bracket in such a name ends it

@@ -104,7 +104,8 @@ struct FoundSymbol {
   bool is_ifunc = false;      // the function is chosen when the program runs: the place is the resolver's
 };
 
-// PATH:OFFSET, PATH:SYMBOL[+-OFFS], PATH:SOURCE:LINE, ADDRESS in the object of -x, jit:NAME, or [PATH:]sdt:PROVIDER:NAME
+// PATH:OFFSET, PATH:SYMBOL[+-OFFS], PATH:SOURCE:LINE, ADDRESS in the object of -x, jit:NAME, [PATH:]sdt:PROVIDER:NAME, or
+// [PATH:]mark:GROUP:NAME
 struct Place {
   std::string path;
   std::string symbol;  // empty: `offset` is a file offset
@@ -114,8 +115,9 @@ struct Place {
   bool is_address = false;   // `offset` is a link-time address that is not yet looked up
   std::string source;        // file:line in place of a symbol, or function:line; empty: none
   int line = 0;
-  // Of sdt:PROVIDER:NAME, or patterns of them, until the places are looked up; else empty.
+  // Of sdt:PROVIDER:NAME and mark:GROUP:NAME, or patterns of them, until the places are looked up; else empty.
   std::string provider, marker;
+  bool is_mark = false;      // mark:GROUP:NAME: a marker with a format (library/uprobe/marker.h)
   bool names_object = true;  // false: the path is that of -x or of the program to run
   std::string program;       // that path in any case: its libraries may be named without a path
   std::optional<std::uint64_t> reference_counter;
@@ -147,6 +149,7 @@ struct ProbeSpec {
   std::string event;  // never empty: an automatic name is made while parsing
   bool has_automatic_name = false;
   Style style = Style::event;
+  std::string print_format;  // of a mark whose arguments are all recorded, and nothing else: how it prints
   Place place;
   std::vector<Argument> arguments;
   std::vector<WrittenArgument> written;  // of a marker, instead of `arguments`

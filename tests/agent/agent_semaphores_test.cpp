@@ -36,7 +36,7 @@ class AgentSemaphores : public testing::Test {
     agent::watch_tool({block_, &point, &registers, 1, may_fault, false});
   }
   // As if the heartbeat had been still for a long time.
-  void grow_old() { block_->heard_at = 0; }
+  void grow_old() { block_->heard_at = 1; }
 
   shared::ProcessBlock* block_ = nullptr;
   program::EventProgram program_;
@@ -51,6 +51,14 @@ TEST_F(AgentSemaphores, StayUpWhileTheHeartbeatMoves) {
     hit();
     grow_old();
   }
+  EXPECT_EQ(up_, 1);
+}
+
+TEST_F(AgentSemaphores, StayUpAtTheFirstHitBeforeTheFirstHeartbeat) {
+  header()->tick_rate = u64{1} << 32;
+  header()->tool_heartbeat = 0;
+  hit();
+  hit();
   EXPECT_EQ(up_, 1);
 }
 

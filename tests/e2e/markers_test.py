@@ -99,6 +99,11 @@ class Operands(Markers):
         self.assertEqual(seen.counts()["mixed"], 2)
         self.assertEqual(by_event["f"], "d=2.5 raw=0x4004000000000000 arg2=-1.25")
 
+    def test_a_filter_takes_the_markers_arguments(self):
+        for value, hits in ((2, [FORMS["numbered"]]), (3, [])):
+            seen = self.trace("-p", f"{self.library}:sdt:markers:numbered if arg6 == {value}")
+            self.assertEqual([hit.arguments for hit in seen.hits], hits)
+
     def test_what_is_refused(self):
         def last(words):
             return self.refusal("-p", f"{self.library}:sdt:markers:{words}")

@@ -122,6 +122,24 @@ class Output(Preload):
             hits = harness.parse_trace(file.read())
         self.assertEqual({f"of.{hit.tid}" for hit in hits}, set(names))
 
+    def test_a_recording(self):
+        recording = self.path("recording")
+        self.preloaded([self.program, "forks"], UPROBE_OUTPUT=None, UPROBE_RECORD=recording)
+        def replayed():
+            return harness.run([harness.tool(), "--replay", recording])
+        harness.wait_until(lambda: b"has no end" not in replayed().stderr, "the recording's last entry")
+        again = replayed()
+        self.assertEqual(again.returncode, 0, again.stderr)
+        hits = harness.parse_trace(again.stdout.decode("latin-1"))
+        self.assertEqual(sorted(hit.arguments for hit in hits), sorted(f"arg1={n}" for n in (1, 2, 100, 101, 102, 103, 104)))
+        with open(recording, "rb") as file:
+            whole = file.read()
+        self.assert_unprobed(self.preloaded([self.program], UPROBE_OUTPUT=None, UPROBE_RECORD=recording), "is not an empty file")
+        self.assert_unprobed(self.preloaded([self.program], UPROBE_OUTPUT=None, UPROBE_RECORD="/dev/null"), "is not an empty file")
+        self.assert_unprobed(self.preloaded([self.program], UPROBE_RECORD=self.path("other")), "does not go with UPROBE_OUTPUT")
+        with open(recording, "rb") as file:
+            self.assertEqual(file.read(), whole)
+
     def test_standard_error_by_default(self):
         seen = self.preloaded([self.program], UPROBE_OUTPUT=None)
         self.assertEqual(seen.stdout, b"")

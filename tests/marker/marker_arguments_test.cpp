@@ -55,7 +55,10 @@ TEST(MarkerArguments, MemoryAndConstants) {
 TEST(MarkerArguments, Floats) {
   EXPECT_EQ(fetched("8f@%xmm3"), "%xmm3:f64");
   EXPECT_EQ(fetched("4f@-8(%rbp)"), "-8(%bp):f32");
-  EXPECT_EQ(fetched("8f@%rax"), problem("a floating point number is in no such operand"));
+  EXPECT_EQ(fetched("8f@%rax"), "%ax:f64");
+  EXPECT_EQ(fetched("4f@%r8d"), "%r8:f32");
+  EXPECT_EQ(fetched("8f@%eax"), problem("its register has only 4 bytes"));
+  EXPECT_EQ(fetched("8f@$1"), problem("a floating point number is in no such operand"));
   EXPECT_EQ(fetched("2f@%xmm0"), problem("its note does not say how many bytes it has"));
   EXPECT_EQ(fetched("8f@%xmm16"), problem("its register is not known"));
 }

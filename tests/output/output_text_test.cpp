@@ -201,6 +201,29 @@ TEST(Text, FloatingPointNumbers) {
   EXPECT_EQ(Sample().array<double>("a", Kind::floating, {bad[0], bad[1], bad[2]}).values(), " a={nan,inf,-inf}");
 }
 
+TEST(Text, EventsWithAFormatOfTheirOwn) {
+  Sample sample;
+  sample.field("fd", kSigned, std::int32_t{-19})
+      .field("path", Kind::string, 0u)
+      .field("took", kUnsigned, std::uint64_t{19000});
+  sample.field("f", Kind::floating, 2.5f).field("c", Kind::character, '\n').field("h", Kind::hex, std::uint8_t{0xab});
+  sample.text(sample.layout.fields[1].offset, "odd\n");
+  sample.layout.print_format = "fd=%04d path=%-6s|%5llu ns 100%% %.2f '%2c' 0x%X\x1b[m\n";
+  EXPECT_EQ(sample.values({.escape_control = true}), " fd=-019 path=odd\\n  |19000 ns 100% 2.50 ' \\n' 0xAB\\x1b[m");
+  sample.layout.print_format = "%d %.2s %llu %f %c %X";
+  EXPECT_EQ(sample.values(), " -19 od 19000 2.500000 \n AB");
+  EXPECT_EQ(sample.values({.string_limit = 3}), " -19 od 19000 2.500000 \n AB");
+  sample.layout.print_format = "%s %d %d %d %d %d";
+  EXPECT_EQ(sample.values({.string_limit = 3}), " -19 odd... 19000 2.5 \n -85") << "a field prints as its kind";
+  for (const char* other : {"%d", "", "%d %s %d %d %d %d %d", "%d %s %d %n %d %d"}) {
+    sample.layout.print_format = other;
+    EXPECT_TRUE(sample.values().starts_with(" fd=-19 path=\"odd")) << other;
+  }
+  Sample none;
+  none.layout.print_format = "started";
+  EXPECT_EQ(none.values(), " started");
+}
+
 TEST(Text, FunctionEvents) {
   FakeSymbols symbols;
   Sample sample;
