@@ -130,7 +130,7 @@ void Recorder::append(const trace::EventRecord& record, std::string_view comm, B
 
 void Recorder::append_run(const trace::RecordRun& run, Buffer& out) {
   add_new_events(out);
-  open_block(out, std::min(run.ring + 1, kMostLanes - 1));  // so many rings have no lane of their own
+  open_block(out, std::min(run.ring + 1, kCourseLane - 1));  // so many rings have no lane of their own
   char* const at = put_heads({.tid = run.tid, .pid = run.pid, .count = run.count}, run.comm, run.records.size(), out);
   out.end_at(put(at, run.records.data(), run.records.size()));
   end_entry(out);
@@ -213,9 +213,25 @@ void Recorder::clocks(const trace::ClockReading& reading, Buffer& out) {
   end_entry(out);
 }
 
+void Recorder::process(const format::ProcessEvent& event, Buffer&) { course_.push_back(course_item(event)); }
+
+void Recorder::loss(const format::LossSoFar& loss, Buffer&) { course_.push_back(course_item(loss)); }
+
+// In order of time, as a lane has to be.
+void Recorder::add_course(Buffer& out) {
+  std::ranges::stable_sort(course_, {}, &CourseItem::ns);
+  for (const CourseItem& item : course_) {
+    open_block(out, kCourseLane);
+    add_entry(item.kind, item.bytes, out);
+    end_entry(out);
+  }
+  course_.clear();
+}
+
 void Recorder::flush(Buffer& out) {
   if (!has_begun_) open_block(out);
   add_new_events(out);
+  add_course(out);
   close_block(out);
 }
 
@@ -226,6 +242,7 @@ void Recorder::begin_file() {
 }
 
 void Recorder::end(std::span<const format::Total> totals, Buffer& out) {
+  add_course(out);
   open_block(out);
   Writer writer;
   for (const format::Total& total : totals)

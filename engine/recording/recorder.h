@@ -10,6 +10,7 @@
 
 #include "engine/output/formatter.h"
 #include "engine/output/values.h"
+#include "engine/recording/course_entries.h"
 #include "engine/recording/file_format.h"
 
 namespace uprobe::recording {
@@ -26,6 +27,9 @@ class Recorder final : public format::Formatter {
   bool takes_runs() const override { return options_.symbols == nullptr; }
   void append_run(const trace::RecordRun& run, format::Buffer& out) override;
   void clocks(const trace::ClockReading& reading, format::Buffer& out) override;
+  bool wants_course() const override { return true; }
+  void process(const format::ProcessEvent& event, format::Buffer& out) override;
+  void loss(const format::LossSoFar& loss, format::Buffer& out) override;
   void flush(format::Buffer& out) override;
   void begin_file() override;
   bool is_full() const override {
@@ -49,6 +53,7 @@ class Recorder final : public format::Formatter {
                format::Buffer& out) const;
   void add_symbols(const Event& event, const trace::EventRecord& record, format::Buffer& out);
   void add_stack(const trace::EventRecord& record, format::Buffer& out);
+  void add_course(format::Buffer& out);
 
   const format::Options options_;
   const std::uint64_t limit_;
@@ -62,6 +67,7 @@ class Recorder final : public format::Formatter {
   std::uint64_t described_ = 0;            // bytes of their descriptions
   bool has_too_many_events_ = false;       // for a reader to take
   std::vector<std::uint8_t> padded_, stack_;
+  std::vector<CourseItem> course_;  // until the next flush
 };
 
 }  // namespace uprobe::recording

@@ -25,6 +25,7 @@
 #include "engine/service/domain_guard.h"
 #include "engine/service/loader_events.h"
 #include "engine/target/process_list.h"
+#include "engine/trace/task_names.h"
 
 namespace uprobe::control {
 namespace {
@@ -223,9 +224,25 @@ std::vector<SeenTask> MailService::take_names() {
   return std::exchange(names_, {});
 }
 
+void MailService::note_exec(SeenExec exec) {
+  constexpr std::size_t kMost = 4096;  // as above
+  const std::lock_guard lock(names_lock_);
+  if (execs_.size() < kMost) execs_.push_back(std::move(exec));
+}
+
+std::vector<SeenExec> MailService::take_execs() {
+  const std::lock_guard lock(names_lock_);
+  return std::exchange(execs_, {});
+}
+
 // Loads the agent into a program that execve has just started.
 Status MailService::load(target::PtraceTarget& target) {
-  note_name(target.pid());
+  const pid_t pid = target.pid();
+  note_name(pid);
+  SeenExec exec{.pid = pid,
+                .ns = trace::TaskNames::now_ns(),
+                .comm = procfs::name_of(pid),
+                .exe = procfs::link(procfs::path(pid, "exe"))};
   const auto hook_note = add_library_hook(target.pid(), files_, probes_);
   if (!hook_note) return hook_note.error();
   if (!hook_note->empty()) note_failure(*hook_note);
@@ -237,7 +254,7 @@ Status MailService::load(target::PtraceTarget& target) {
   guard_->has_come(target.pid());
   blocks_.add(block->address());
   Status armed = catch_resource_exhaustion([&] { return armer_.arm(target, *block); });
-  if (armed) return ok();
+  if (armed) return note_exec(std::move(exec)), ok();
   static_cast<void>(disarm_waiting(target.pid(), block->address()));
   static_cast<void>(uninstall_handlers(target, *block));
   static_cast<void>(target.set_signal_mask(blocked));

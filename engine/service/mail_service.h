@@ -34,6 +34,7 @@
 #include "engine/service/exec_follower.h"
 #include "engine/service/known_blocks.h"
 #include "engine/service/requester.h"
+#include "engine/service/seen_exec.h"
 #include "engine/symbolize/code_maps.h"
 #include "engine/target/process_list.h"
 #include "engine/trace/area.h"
@@ -80,6 +81,8 @@ class MailService {
   // Names of the processes that asked, or were loaded, since the last call: a short-lived process may be gone when its records
   // are read.
   std::vector<SeenTask> take_names();
+  // Likewise the programs that were loaded.
+  std::vector<SeenExec> take_execs();
 
   // Whether a process is in an execve whose new program is not loaded yet.
   bool is_following() const { return is_following_; }
@@ -122,6 +125,7 @@ class MailService {
   Status prepare_for(pid_t pid);
   void note_name(pid_t pid);
   void note_names(std::vector<SeenTask> tasks);
+  void note_exec(SeenExec exec);
   void note_caller(const Request& request, const Requester& requester);
 
   trace::Area& area_;
@@ -150,7 +154,8 @@ class MailService {
   std::mutex work_lock_;
   std::atomic<int> waiting_{0};  // for it
   std::mutex names_lock_;
-  std::vector<SeenTask> names_;
+  std::vector<SeenTask> names_;  // guarded by it, as is the next one
+  std::vector<SeenExec> execs_;
   Fd flush_event_;
   std::unique_ptr<DomainGuard> guard_;
   std::optional<Heartbeat> heartbeat_;

@@ -199,8 +199,10 @@ Status Targets::launch(const std::string& program, const std::vector<std::string
   return is_daemonized() ? give_up(**target, ready.error()) : unless_killed(ready.error());
 }
 
-void Targets::learn_names() {
-  if (mail_) recording_.learn(mail_->take_names());
+std::vector<control::SeenTask> Targets::learn_names() {
+  std::vector<control::SeenTask> seen;
+  if (mail_) recording_.learn(seen = mail_->take_names());
+  return seen;
 }
 
 void Targets::let_go_of_all(bool waits_at_end) {
