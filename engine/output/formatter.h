@@ -11,6 +11,7 @@
 
 #include "engine/output/buffer.h"
 #include "engine/output/course.h"
+#include "engine/output/mappings.h"
 #include "engine/output/symbols.h"
 #include "engine/program/layout.h"
 #include "engine/shared/string_data.h"
@@ -69,6 +70,9 @@ class Formatter {
   virtual bool wants_course() const { return false; }
   virtual void process(const ProcessEvent&, Buffer&) {}
   virtual void loss(const LossSoFar&, Buffer&) {}
+  // Likewise what the processes map.
+  virtual bool wants_mappings() const { return false; }
+  virtual void mappings(const ProcessMappings&, Buffer&) {}
   // Called before what has been appended is written.
   virtual void flush(Buffer&) {}
   // No further record is taken.

@@ -16,6 +16,15 @@ constexpr std::size_t kMostPath = 4096;       // PATH_MAX
 constexpr std::size_t kMostEventName = 1024;  // of "GROUP/EVENT", more than a definition can have
 constexpr std::uint32_t kMostCode = 255;      // of an exit, or a signal
 
+constexpr std::size_t kMostBuildId = 64;      // digits
+constexpr std::size_t kMappingsBytes = 8192;  // an entry ends once it has this size
+
+void add_mapping(const format::MappedFile& file, Writer& writer) {
+  writer.number(MappingHead{.begin = file.begin, .end = file.end, .offset = file.offset})
+      .text(std::string_view(file.path).substr(0, kMostPath))
+      .text(std::string_view(file.build_id).substr(0, kMostBuildId));
+}
+
 std::uint32_t word_of(const std::optional<int>& number) {
   return number ? static_cast<std::uint32_t>(*number) : kUnknown;
 }
@@ -73,6 +82,30 @@ CourseItem course_item(const LossSoFar& loss) {
   writer.number(LossEntry{.ns = loss.ns, .hits = loss.hits, .returns = loss.returns})
       .text(std::string_view(loss.name).substr(0, kMostEventName));
   return {loss.ns, EntryKind::loss, std::string(writer.bytes())};
+}
+
+void add_course_items(const format::ProcessMappings& mappings, std::vector<CourseItem>& items) {
+  std::size_t next = 0;
+  do {
+    Writer writer;
+    const std::uint32_t flags = next == 0 && mappings.is_all ? kAllMappings : 0;
+    writer.number(MappingsEntry{.ns = mappings.ns, .pid = mappings.pid, .flags = flags});
+    while (next < mappings.files.size() && writer.bytes().size() < kMappingsBytes)
+      add_mapping(mappings.files[next++], writer);
+    items.push_back({mappings.ns, EntryKind::mappings, std::string(writer.bytes())});
+  } while (next < mappings.files.size());
+}
+
+bool are_mappings(std::string_view bytes) {
+  Parser parser(bytes);
+  const auto entry = parser.number<MappingsEntry>();
+  if (!parser.is_good() || (entry.flags & ~kAllMappings) != 0) return false;
+  while (parser.is_good() && !parser.is_at_end()) {
+    const auto head = parser.number<MappingHead>();
+    const std::string_view path = parser.text(), build_id = parser.text();
+    if (head.begin >= head.end || path.size() > kMostPath || build_id.size() > kMostBuildId) return false;
+  }
+  return parser.is_good();
 }
 
 std::uint64_t time_of(const CourseEvent& event) {

@@ -7,8 +7,10 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "engine/output/course.h"
+#include "engine/output/mappings.h"
 #include "engine/recording/file_format.h"
 
 namespace uprobe::recording {
@@ -20,6 +22,11 @@ struct CourseItem {
 };
 CourseItem course_item(const format::ProcessEvent& event);
 CourseItem course_item(const format::LossSoFar& loss);
+
+// As many entries as are needed; each is small.
+void add_course_items(const format::ProcessMappings& mappings, std::vector<CourseItem>& items);
+// Whether the bytes are such an entry.
+bool are_mappings(std::string_view bytes);
 
 using CourseEvent = std::variant<format::ProcessEvent, format::LossSoFar>;
 inline bool is_of_course(EntryKind kind) { return kind == EntryKind::process || kind == EntryKind::loss; }

@@ -93,6 +93,7 @@ class Contents {
         return true;
       case EntryKind::process:
       case EntryKind::loss:
+      case EntryKind::mappings:
         return false;
     }
     return false;

@@ -50,12 +50,13 @@ enum class EntryKind : std::uint32_t {
   settings = 1,  // the first one
   event = 2,     // the next type: before its records
   hits = 3,
-  symbols = 4,  // names of addresses in the hit that follows
-  frames = 5,   // the stack of the hit that follows
-  totals = 6,   // the last one: the session came to its end
-  clocks = 7,   // what all clocks show at one moment; before the hits of that time
-  process = 8,  // has come, runs another program, or is gone; in a lane of its own, as is the next one
-  loss = 9,     // what an event has lost so far
+  symbols = 4,    // names of addresses in the hit that follows
+  frames = 5,     // the stack of the hit that follows
+  totals = 6,     // the last one: the session came to its end
+  clocks = 7,     // what all clocks show at one moment; before the hits of that time
+  process = 8,    // has come, runs another program, or is gone; in a lane of its own, as is the next one
+  loss = 9,       // what an event has lost so far
+  mappings = 10,  // what code a process has mapped
 };
 struct EntryHead {
   EntryKind kind;
@@ -95,6 +96,20 @@ struct LossEntry {
   std::uint64_t ns, hits, returns;
 };
 static_assert(sizeof(LossEntry) == 24);
+
+// Likewise, followed by the mappings.
+struct MappingsEntry {
+  std::uint64_t ns;
+  std::uint32_t pid;
+  std::uint32_t flags;
+};
+static_assert(sizeof(MappingsEntry) == 16);
+inline constexpr std::uint32_t kAllMappings = 1;  // of the process
+// Followed by path and build id.
+struct MappingHead {
+  std::uint64_t begin, end, offset;
+};
+static_assert(sizeof(MappingHead) == 24);
 
 // Settings::flags
 inline constexpr std::uint32_t kEscapes = 1, kShortLines = 2, kHasHeader = 4, kKnowsSymbols = 8;

@@ -46,6 +46,7 @@ Result<bool> Lane::next_entry() {
 // The others have been read before all hits.
 bool Lane::take(EntryKind kind, std::string_view bytes) {
   if (kind == EntryKind::hits) return take_hits(bytes);
+  if (kind == EntryKind::mappings) return !has_descriptions() && are_mappings(bytes);
   if (!has_descriptions()) return is_of_course(kind) && take_course(kind, bytes);
   if (kind == EntryKind::symbols) return symbols_->take_names(bytes);
   if (kind == EntryKind::frames) return symbols_->take_frames(bytes);

@@ -49,7 +49,8 @@ Credentials credentials_of_first(const std::map<pid_t, Addr>& first) {
 }  // namespace
 
 MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent,
-                         const std::map<pid_t, Addr>& first, CodeMaps* maps, const target::EarlierProcesses& earlier)
+                         const std::map<pid_t, Addr>& first, CodeMaps* maps, const target::EarlierProcesses& earlier,
+                         bool notes_mappings)
     : area_(area),
       armer_(armer),
       probes_(probes),
@@ -60,7 +61,9 @@ MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, cons
       exec_([this](auto& target) { return load(target); }),
       foreign_breakpoints_(armer, blocks_.all()),
       generated_(area, armer, probes, blocks_.all()) {
+  if (notes_mappings) mappings_.emplace();
   for (const auto& [pid, block] : first) {
+    note_mappings(pid);
     blocks_.add(block);
     foreign_breakpoints_.add(pid);
   }
@@ -205,9 +208,14 @@ void MailService::take_flush_requests() {
   }
 }
 
+void MailService::note_mappings(pid_t pid, bool is_new) {
+  if (mappings_) mappings_->note(pid, is_new);
+}
+
 void MailService::note_name(pid_t pid) {
   foreign_breakpoints_.add(pid);
   if (maps_ != nullptr) maps_->note(pid);
+  note_mappings(pid);
   note_names(tasks_of(pid));
 }
 
@@ -238,6 +246,7 @@ std::vector<SeenExec> MailService::take_execs() {
 // Loads the agent into a program that execve has just started.
 Status MailService::load(target::PtraceTarget& target) {
   const pid_t pid = target.pid();
+  note_mappings(pid, true);
   note_name(pid);
   SeenExec exec{.pid = pid,
                 .ns = trace::TaskNames::now_ns(),
@@ -355,6 +364,7 @@ Status MailService::serve(const std::shared_ptr<Request>& asked) {
   if (kind == shared::MailKind::leave_one) return let_go_of_other(request, *requester);
   if (kind == shared::MailKind::credentials_changed) return guard_->look_at(requester->pid), ok();
   if (kind == shared::MailKind::process_begins) {
+    note_mappings(requester->pid, true);
     note_names(tasks_of(requester->pid));
     return tell_process(request.process->files, Addr{slot.block});
   }
@@ -421,6 +431,7 @@ Status MailService::serve_exec(const std::shared_ptr<Request>& request, const Re
   }
   // This may be a forked child that is seen for the first time: note its mappings before its earlier records are read.
   if (maps_ != nullptr) maps_->note(requester.pid);
+  note_mappings(requester.pid);
   note_caller(*request, requester);
   std::string path(PATH_MAX, '\0');
   std::size_t bytes = 0;  // read up to a page end at a time, because the path may end right before unmapped memory

@@ -36,6 +36,7 @@
 #include "engine/service/requester.h"
 #include "engine/service/seen_exec.h"
 #include "engine/symbolize/code_maps.h"
+#include "engine/symbolize/mapping_log.h"
 #include "engine/target/process_list.h"
 #include "engine/trace/area.h"
 
@@ -48,8 +49,10 @@ class MailService {
   // All arguments must outlive the service. While it runs, `armer` and `probes` belong to its thread, except in alone().
   // `first`: the first programs and their process blocks. No `agent`: programs are not followed through execve. No `maps`:
   // the session does not ask which file an address belongs to. `earlier`: processes that are never in the session.
+  // `notes_mappings`: there is to be a log of what the processes map.
   MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent,
-              const std::map<pid_t, Addr>& first, CodeMaps* maps, const target::EarlierProcesses& earlier);
+              const std::map<pid_t, Addr>& first, CodeMaps* maps, const target::EarlierProcesses& earlier,
+              bool notes_mappings);
   ~MailService();
 
   // Runs `work`, which may use the armer, the probes and their flows: the service pauses for it.
@@ -83,6 +86,9 @@ class MailService {
   std::vector<SeenTask> take_names();
   // Likewise the programs that were loaded.
   std::vector<SeenExec> take_execs();
+
+  // What the processes map, from the first ones on. Null: it is not wanted.
+  MappingLog* mappings() { return mappings_ ? &*mappings_ : nullptr; }
 
   // Whether a process is in an execve whose new program is not loaded yet.
   bool is_following() const { return is_following_; }
@@ -123,6 +129,7 @@ class MailService {
   void note_failure(const std::string& why);
   Status load(target::PtraceTarget& target);
   Status prepare_for(pid_t pid);
+  void note_mappings(pid_t pid, bool is_new = false);
   void note_name(pid_t pid);
   void note_names(std::vector<SeenTask> tasks);
   void note_exec(SeenExec exec);
@@ -133,6 +140,7 @@ class MailService {
   ProbeSet& probes_;
   const AgentImage* agent_;
   CodeMaps* maps_;
+  std::optional<MappingLog> mappings_;
   const target::EarlierProcesses& earlier_;
   plan::FileCache files_;
   KnownBlocks blocks_;

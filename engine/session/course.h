@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The course of a session, for a recipient that wants it: its processes (process_watch.h), and what it loses.
+// The course of a session, for a recipient that wants it: its processes (process_watch.h), what they
+// map, and what is lost.
 //
-// Threads: begin() belongs to the thread of run(), before it reads; all the rest to the one that reads.
+// Threads: begin() belongs to the thread of run(), and all the rest to the one that reads, which may be another one by then.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -15,6 +17,7 @@
 #include "engine/session/recipient.h"
 #include "engine/session/recording.h"
 #include "engine/session/targets.h"
+#include "engine/symbolize/mapping_log.h"
 #include "engine/types.h"
 
 namespace uprobe {
@@ -27,7 +30,8 @@ class Course {
   Course(const Course&) = delete;
   Course& operator=(const Course&) = delete;
 
-  // Tells of the processes with which the session has begun. Does nothing, nor do the others, if the recipient wants none of it.
+  // From the next turn on the recipient is told, first of the processes with which the session has begun. If it wants none of that,
+  // this does nothing, nor do the others.
   void begin(const Recipient& recipient);
   void learn(std::span<const control::SeenTask> tasks, std::span<const control::SeenExec> execs);
   // At the end of a turn.
@@ -40,13 +44,18 @@ class Course {
     std::uint64_t lost = 0, missed = 0;
   };
 
+  void begin_if_asked();
+  void tell_mappings();
   void tell_losses();
 
   Recording& recording_;
   Targets& targets_;
   const EventChanges& changes_;
   Messages& messages_;
+  std::atomic<bool> is_wanted_{false}, wants_mappings_{false};
   std::optional<ProcessWatch> processes_;
+  control::MappingLog* mappings_ = nullptr;  // null: they are not wanted
+  control::BuildIds build_ids_;
   std::vector<Told> told_;  // by event
   std::chrono::steady_clock::time_point next_losses_{};
 };

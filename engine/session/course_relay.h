@@ -10,12 +10,13 @@
 #include <vector>
 
 #include "engine/output/course.h"
+#include "engine/output/mappings.h"
 
 namespace uprobe {
 
 class CourseRelay {
  public:
-  using Item = std::variant<format::ProcessEvent, format::LossSoFar>;
+  using Item = std::variant<format::ProcessEvent, format::LossSoFar, format::ProcessMappings>;
   static constexpr std::size_t kMost = 65536;
 
   // The thread that reads. Items are dropped while the other one is too far behind.

@@ -80,7 +80,8 @@ void ProcessWatch::add_member(pid_t pid, std::uint64_t ns, std::string_view comm
   if (number == 0) return;
   Fd handle = open_process(number);
   if (!knows(number, ns)) {
-    const std::uint64_t gone = handle ? 0 : trace::TaskNames::now_ns();
+    const bool is_there = handle || !target::has_ended(pid);
+    const std::uint64_t gone = is_there ? 0 : trace::TaskNames::now_ns();
     return begin(number, {ns, std::string(comm)}, {.handle = std::move(handle), .comm = {}, .gone = gone});
   }
   Process& process = processes_.at(number);

@@ -54,6 +54,7 @@ class ProcessWatch {
   void look(bool is_last);
   // Some processes have not been told of.
   bool is_overfull() const { return is_overfull_; }
+  std::size_t most() const { return needs_.most; }
 
  private:
   struct Process {

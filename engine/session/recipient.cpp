@@ -129,6 +129,10 @@ class Printer : public Recipient {
     shown.ns = clocks_.shown(loss.ns);
     writer_.formatter->loss(shown, text_);
   }
+  bool wants_mappings() const override { return writer_.formatter->wants_mappings(); }
+  void take_mappings(const format::ProcessMappings& mappings) override {
+    if (!is_full()) writer_.formatter->mappings(mappings, text_);
+  }
   void end_batch() override {
     writer_.formatter->flush(text_);
     if (text_.size() != 0 && !broken_) note_error(output_(text_.view()));
@@ -252,6 +256,11 @@ void OwnRecords::tell_process(const format::ProcessEvent& event) {
 void OwnRecords::tell_loss(const format::LossSoFar& loss) {
   if (relay_ && !is_discarding_) relay_->take(loss);
   if (recipient_ != nullptr) recipient_->take_loss(loss);
+}
+
+void OwnRecords::tell_mappings(const format::ProcessMappings& mappings) {
+  if (relay_ && !is_discarding_) relay_->take(mappings);
+  if (recipient_ != nullptr) recipient_->take_mappings(mappings);
 }
 
 void OwnRecords::end_batch() {

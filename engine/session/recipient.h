@@ -37,6 +37,8 @@ class Recipient {
   virtual bool wants_course() const { return false; }
   virtual void take_process(const format::ProcessEvent&) {}
   virtual void take_loss(const format::LossSoFar&) {}
+  virtual bool wants_mappings() const { return false; }
+  virtual void take_mappings(const format::ProcessMappings&) {}
   virtual void end_batch() {}
   // The session has come to its end. `summary` is called only where it is needed.
   virtual void end(const std::function<Summary()>& /*summary*/) {}
@@ -88,6 +90,7 @@ class OwnRecords {
   void watch(ProcessWatch* watch) { watch_ = watch; }
   void tell_process(const format::ProcessEvent& event);
   void tell_loss(const format::LossSoFar& loss);
+  void tell_mappings(const format::ProcessMappings& mappings);
   std::uint64_t dropped_course() const { return relay_ ? relay_->dropped() : 0; }
   void tell();
   // How many of an event's records the queue has lost.

@@ -30,6 +30,8 @@ void wait_for(int event, std::chrono::microseconds limit) {
 void tell_item(const CourseRelay::Item& item, Recipient& recipient) {
   if (const auto* const event = std::get_if<format::ProcessEvent>(&item))
     recipient.take_process(*event);
+  else if (const auto* const mappings = std::get_if<format::ProcessMappings>(&item))
+    recipient.take_mappings(*mappings);
   else
     recipient.take_loss(std::get<format::LossSoFar>(item));
 }

@@ -124,7 +124,8 @@ Status Targets::begin(const std::map<pid_t, Addr>& first) {
     if (maps != nullptr) maps->note(pid);
     recording_.learn(control::tasks_of(pid));
   }
-  mail_.emplace(recording_.area(), *armer_, table_.planned(), agent_ ? &*agent_ : nullptr, first, maps, earlier_);
+  mail_.emplace(recording_.area(), *armer_, table_.planned(), agent_ ? &*agent_ : nullptr, first, maps, earlier_,
+                options_.notes_mappings);
   recording_.begin();
   return ok();
 }

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """The processes of a session in JSON lines: each one starts before its first hit and ends after its last one, live and from a
-recording; and what an event loses is told while it loses it."""
+recording; what an event loses is told while it loses it; and a recording has what the processes have mapped."""
 import json
 import os
+import re
 import signal
+import struct
 import subprocess
 import unittest
 
@@ -183,6 +185,99 @@ class Parts(Processes):
         last = lines[-1]["time"]
         self.assertEqual([line["type"] for line in self.replayed(f"--from={last:.6f}") if "type" in line][-1], "end")
         self.assertEqual([line["type"] for line in self.replayed("-n", "1") if "type" in line], ["start"])
+
+
+MAPPINGS = 10
+
+
+def entries(data):
+    """(kind, bytes) of each entry of lane 65535, as docs/recording.md describes the file."""
+    at = 32
+    while at < len(data):
+        mark, size, _, lane, _ = struct.unpack_from("<IIQII", data, at)
+        assert mark == 0x4b4c4255
+        at += 24
+        end = at + size
+        while lane == 65535 and at < end:
+            kind, length = struct.unpack_from("<II", data, at)
+            yield kind, data[at + 8:at + 8 + length]
+            at += 8 + length
+        at = end
+
+
+def take_text(data, at):
+    length, = struct.unpack_from("<I", data, at)
+    return data[at + 4:at + 4 + length].decode(), at + 4 + length
+
+
+def mappings(data):
+    """(pid, nanoseconds, whether they are all, [(begin, end, offset, path, build id)])"""
+    for kind, entry in entries(data):
+        if kind != MAPPINGS:
+            continue
+        ns, pid, flags = struct.unpack_from("<QII", entry)
+        at, files = 16, []
+        while at < len(entry):
+            place = struct.unpack_from("<QQQ", entry, at)
+            path, at = take_text(entry, at + 24)
+            build_id, at = take_text(entry, at)
+            files.append((*place, path, build_id))
+        yield pid, ns, flags == 1, files
+
+
+class Mappings(Processes):
+    """Another tool's reader finds the file and the place in it of each address."""
+    def record(self, *words, options=()):
+        seen = harness.run([*harness.tracer("-q", f"--record={self.recording}", *options), "-p", self.probe, "--", *words])
+        self.assertEqual((seen.returncode, seen.stderr), (0, b""))
+        with open(self.recording, "rb") as file:
+            return list(mappings(file.read()))
+
+    def build_id(self, path):
+        text = subprocess.check_output([harness.need("readelf"), "-n", path], text=True, stderr=subprocess.DEVNULL)
+        return re.search(r"Build ID: ([0-9a-f]+)", text)[1]
+
+    def test_the_addresses_of_hits(self):
+        told = self.record(self.program, "fork", "5")
+        hits = [line for line in self.replayed() if "type" not in line]
+        symbols = subprocess.check_output([harness.need("nm"), self.program], text=True)
+        turn = int(re.search(r"^([0-9a-f]+) T turn$", symbols, re.M)[1], 16)
+        self.assertEqual(len(hits), 7)
+        first = hits[0]["pid"]
+        for hit in hits:
+            address, time = int(hit["address"], 16), round(hit["time"] * 1e9)
+            pid = hit["pid"] if any(one[0] == hit["pid"] for one in told) else first  # a child that was gone when it was first seen
+            found = [one for process, ns, _, files in told if process == pid and (ns < time or pid != first) for one in files
+                     if one[0] <= address < one[1]]
+            begin, _, offset, path, build_id = found[-1]
+            self.assertEqual((address - begin + offset, path, build_id), (turn, self.program, self.build_id(self.program)))
+        self.assertIn("libc.so.6", "".join(one[3] for _, _, _, files in told for one in files))
+
+    def test_each_is_told_when_it_comes(self):
+        """A library that is loaded later, and all again for another program."""
+        library = self.path("late.so")
+        harness.compiled([harness.need("cc"), "-shared", "-fPIC", "-Wl,--build-id", "-xc", self.write("late.c", "int late;int f(){return late;}")], library)
+        loads = harness.compiled([harness.need("cc"), "-O1", self.write("loads.c", """
+          #include <dlfcn.h>
+          #include <unistd.h>
+          int main(int argc, char** argv) {
+            if (dlopen(argv[1], RTLD_NOW) == NULL) return 1;
+            execl(argv[2], argv[2], "exit", "0", NULL);
+            return 1;
+          }"""), "-ldl"], self.path("loads"))
+        told = self.record(loads, library, self.program)
+        self.assertEqual(len({pid for pid, *_ in told}), 1)
+        times = [ns for _, ns, _, _ in told]
+        self.assertEqual(times, sorted(times))
+        late = [(is_all, [one[4] for one in files if one[3] == library]) for _, _, is_all, files in told
+                if any(one[3] == library for one in files)]
+        self.assertEqual(late, [(False, [self.build_id(library)])])
+        # From the last entry with all on, the address space is that of the other program.
+        last = max(i for i, (_, _, is_all, _) in enumerate(told) if is_all)
+        after = [one[3] for _, _, _, files in told[last:] for one in files]
+        self.assertIn(self.program, after)
+        self.assertNotIn(library, after)
+        self.assertNotIn(loads, after)
 
 
 class Losses(Processes):

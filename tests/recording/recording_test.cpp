@@ -186,6 +186,55 @@ TEST_F(Recording, HasTheCourseOfTheSession) {
   EXPECT_EQ(hits_of({}), 2u);
 }
 
+format::ProcessMappings mappings_of(std::uint32_t pid, std::size_t count) {
+  format::ProcessMappings all{.pid = pid, .ns = pid, .is_all = true, .files = {}};
+  for (std::uint64_t i = 1; i <= count; ++i)
+    all.files.push_back({.begin = i << 20, .end = (i << 20) + 4096, .path = std::string(200, 'p'), .build_id = "ab"});
+  return all;
+}
+
+TEST(CourseEntries, MappingsAreInSmallEntries) {
+  std::vector<CourseItem> items;
+  add_course_items(mappings_of(7, 1000), items);
+  ASSERT_GT(items.size(), 10u);
+  for (const CourseItem& item : items) {
+    EXPECT_LT(item.bytes.size(), 16384u);
+    EXPECT_TRUE(are_mappings(item.bytes));
+    EXPECT_FALSE(are_mappings(item.bytes.substr(0, item.bytes.size() - 1)));
+    const char flags = &item == items.data() ? kAllMappings : 0;
+    EXPECT_EQ(item.bytes[offsetof(MappingsEntry, flags)], flags) << "the first one forgets what was before";
+  }
+  std::string bad = items[0].bytes;
+  bad[sizeof(MappingsEntry)] = bad[sizeof(MappingsEntry) + offsetof(MappingHead, end)] = 0;
+  std::memset(bad.data() + sizeof(MappingsEntry), 0, sizeof(MappingHead));
+  EXPECT_FALSE(are_mappings(bad)) << "an empty range";
+  EXPECT_FALSE(are_mappings(""));
+}
+
+// Each file of a recording is read alone. What is repeated leaves room for what is new.
+TEST_F(Recording, LaterFilesHaveTheMappingsAgain) {
+  constexpr std::uint64_t kLimit = 1 << 20;
+  Recorder recorder({}, kLimit);
+  format::Buffer out;
+  recorder.add(records_[0].layout);
+  recorder.mappings(mappings_of(7, 3), out);
+  recorder.mappings(mappings_of(8, 5), out);
+  recorder.process({.kind = format::ProcessEvent::Kind::end, .pid = 8, .ns = 9}, out);
+  for (std::uint32_t pid = 10; pid < 20; ++pid) recorder.mappings(mappings_of(pid, 1000), out);
+  recorder.flush(out);
+  EXPECT_TRUE(recorder.is_full());
+  EXPECT_LT(out.size(), kLimit);
+  out.clear();
+  recorder.begin_file();
+  EXPECT_FALSE(recorder.is_full());
+  recorder.append(records_[0].event(1'500'000'000), "zsh", out);
+  recorder.flush(out);
+  EXPECT_LT(out.size(), kLimit);
+  write(std::string(out.view()));
+  EXPECT_NE(play().text.find("zsh"), std::string::npos);
+  EXPECT_NE(out.view().find(std::string(200, 'p')), std::string_view::npos);
+}
+
 TEST_F(Recording, AnOlderOneIsRead) {
   record(hits_, {});
   const std::string text = play().text;
