@@ -63,6 +63,8 @@ struct SessionOptions {
   bool has_fixed_fields = false;
   // "EVENT:FIELD": each has to be a number of an event.
   std::vector<std::string> counters;
+  // What the processes map is noted for a recording, from the first one on.
+  bool notes_mappings = false;
   // The process id that the user knows, if it is not this process's; 0: it is.
   int known_as = 0;
   // launch() makes this process the program, instead of a child.

@@ -36,6 +36,10 @@ DebugFileSearch find_debug_file(const ElfFile& file);
 // ".build-id/ab/cdef.debug"; empty for bytes that are no build id.
 std::string build_id_name(std::span<const std::uint8_t> build_id);
 
+// The build id of a 64-bit ELF file, in hexadecimal and 32 bytes at most; empty: it has none. Reads its headers and notes alone, and
+// trusts neither.
+std::string build_id_in(const Fd& file);
+
 // Where the files lie that a file at this path names: folders below `root`.
 struct Folders {
   std::string root;                // "/proc/PID/root", or empty

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "engine/output/buffer.h"
+#include "engine/output/course.h"
+#include "engine/output/mappings.h"
 #include "engine/output/symbols.h"
 #include "engine/program/layout.h"
 #include "engine/shared/string_data.h"
@@ -64,6 +66,13 @@ class Formatter {
   // Whether append_run() does for all records of a run what append() would do for each of them.
   virtual bool takes_runs() const { return false; }
   virtual void append_run(const trace::RecordRun&, Buffer&) {}
+  // Whether it shows the course of the session. What it then gets may be older than records that it has.
+  virtual bool wants_course() const { return false; }
+  virtual void process(const ProcessEvent&, Buffer&) {}
+  virtual void loss(const LossSoFar&, Buffer&) {}
+  // Likewise what the processes map.
+  virtual bool wants_mappings() const { return false; }
+  virtual void mappings(const ProcessMappings&, Buffer&) {}
   // Called before what has been appended is written.
   virtual void flush(Buffer&) {}
   // No further record is taken.

@@ -13,6 +13,16 @@ void add_address(Buffer& out, std::uint64_t address) {
   out.add("\"");
 }
 
+void add_count(std::string_view key, std::uint64_t count, Buffer& out) {
+  out.add(key);
+  add_decimal(out, count);
+}
+
+void add_name(std::string_view key, std::string_view name, std::string_view is_escaped, Buffer& out) {
+  out.add(key);
+  if (add_json_text(out, name)) out.add(is_escaped);
+}
+
 }  // namespace
 
 // Nanoseconds since 1970 are more than a double can hold.
@@ -90,15 +100,43 @@ void JsonFormatter::add_names(std::string_view key, const std::vector<std::strin
   out.add("]");
 }
 
+void JsonFormatter::begin_object(std::string_view type, std::uint64_t ns, Buffer& out) const {
+  out.add("{\"type\":\"");
+  out.add(type);
+  out.add("\",\"time\":");
+  add_json_time(ns, out);
+}
+
+void JsonFormatter::process(const ProcessEvent& event, Buffer& out) {
+  using Kind = ProcessEvent::Kind;
+  begin_object(event.kind == Kind::start ? "start" : event.kind == Kind::exec ? "exec" : "end", event.ns, out);
+  out.add(",\"pid\":");
+  add_decimal(out, event.pid);
+  if (event.parent != 0) add_count(",\"parent\":", event.parent, out);
+  add_name(",\"comm\":", event.comm, ",\"escaped_comm\":true", out);
+  if (!event.exe.empty()) add_name(",\"exe\":", event.exe, ",\"escaped_exe\":true", out);
+  if (event.exit) add_count(",\"exit\":", static_cast<std::uint32_t>(*event.exit), out);
+  if (event.signal) add_count(",\"signal\":", static_cast<std::uint32_t>(*event.signal), out);
+  out.add("}\n");
+}
+
+// Readers that add up the `hits` of all losses are to find them once: at the end.
+void JsonFormatter::loss(const LossSoFar& loss, Buffer& out) {
+  begin_object("lost", loss.ns, out);
+  out.add(",\"name\":");
+  add_json_text(out, loss.name);
+  add_count(",\"hits_so_far\":", loss.hits, out);
+  add_count(",\"returns_so_far\":", loss.returns, out);
+  out.add("}\n");
+}
+
 void JsonFormatter::end(std::span<const Total> totals, Buffer& out) {
   for (const Total& total : totals) {
     if (total.lost == 0 && total.missed == 0) continue;
     out.add("{\"type\":\"lost\",\"name\":");
     add_json_text(out, total.name);
-    out.add(",\"hits\":");
-    add_decimal(out, total.lost);
-    out.add(",\"returns\":");
-    add_decimal(out, total.missed);
+    add_count(",\"hits\":", total.lost, out);
+    add_count(",\"returns\":", total.missed, out);
     out.add("}\n");
   }
 }

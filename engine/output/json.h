@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// JSON lines: an object a line for each record, and one for each event that has lost hits (docs/output.md has the schema).
+// JSON lines: an object a line for each record, for what happens to a process, and for losses (docs/output.md has the schema).
 //
 //   {"time":12.345678901,"cpu":0,"pid":1,"tid":1,"comm":"zsh","group":"uprobes","event":"f","address":"0x401136",
 //    "args":{"name":"a","k":3,"v":[1,-2,3]}}
@@ -20,6 +20,9 @@ class JsonFormatter final : public Formatter {
 
   void add(const program::EventLayout& layout) override;
   void append(const trace::EventRecord& record, std::string_view comm, Buffer& out) override;
+  bool wants_course() const override { return true; }
+  void process(const ProcessEvent& event, Buffer& out) override;
+  void loss(const LossSoFar& loss, Buffer& out) override;
   void end(std::span<const Total> totals, Buffer& out) override;
 
  private:
@@ -30,6 +33,8 @@ class JsonFormatter final : public Formatter {
   };
 
   void add_json_time(std::uint64_t ns, Buffer& out) const;
+  // {"type":"end","time":1.000000000
+  void begin_object(std::string_view type, std::uint64_t ns, Buffer& out) const;
   void add_place(const Event& event, const Values& values, const trace::EventRecord& record, Buffer& out) const;
   void add_stack(const trace::EventRecord& record, Buffer& out) const;
   static void add_names(std::string_view key, const std::vector<std::string_view>& names, Buffer& out);

@@ -43,10 +43,10 @@ Result<Recording> open_recording(const std::string& path) {
   if (got < 0) return unreadable(path);
   if (static_cast<std::size_t>(got) < sizeof head || head.magic != kMagic)
     return refused(path, "is not a recording of uprobe-run");
-  if (head.version != kVersion)
+  if (head.version < kOldestVersion || head.version > kVersion)
     return refused(path, "is a recording of format " + std::to_string(head.version) +
-                             ", and this uprobe-run reads format " + std::to_string(kVersion) + ": uprobe-run " +
-                             tool_of(head) + " reads it");
+                             ", and this uprobe-run reads the formats " + std::to_string(kOldestVersion) + " to " +
+                             std::to_string(kVersion) + ": uprobe-run " + tool_of(head) + " reads it");
   return Recording{file.take(), path};
 }
 

@@ -93,6 +93,10 @@ class Contents {
       case EntryKind::symbols:
       case EntryKind::frames:
         return true;
+      case EntryKind::process:
+      case EntryKind::loss:
+      case EntryKind::mappings:
+        return false;
     }
     return false;
   }
@@ -183,7 +187,10 @@ class Merge {
       std::ranges::pop_heap(heap_, is_later);
       Lane& lane = *heap_.back();
       heap_.pop_back();
-      if (!listener.hit(lane.record(), lane.comm())) return true;
+      if (lane.course() != nullptr)
+        listener.course(*lane.course());
+      else if (!listener.hit(lane.record(), lane.comm()))
+        return true;
       advance(lane);
     }
     if (damage_) return *damage_;
@@ -192,7 +199,9 @@ class Merge {
 
  private:
   static bool is_later(const Lane* a, const Lane* b) {
-    return a->time() != b->time() ? a->time() > b->time() : a->place() > b->place();
+    if (a->time() != b->time()) return a->time() > b->time();
+    const bool is_course = a->course() != nullptr, other_is = b->course() != nullptr;
+    return is_course != other_is ? other_is : a->place() > b->place();
   }
   void advance(Lane& lane) {
     const auto has_next = lane.next();

@@ -11,6 +11,7 @@
 #include "engine/output/formatter.h"
 #include "engine/program/layout.h"
 #include "engine/recording/blocks.h"
+#include "engine/recording/course_entries.h"
 #include "engine/recording/saved_symbols.h"
 #include "engine/trace/clocks.h"
 
@@ -34,6 +35,8 @@ class Listener {
                        const std::vector<trace::ClockReading>& clocks, SavedSymbols& symbols) = 0;
   // In order of time. False: no more are wanted.
   virtual bool hit(const trace::EventRecord& record, std::string_view comm) = 0;
+  // Also in order of time, before the hits of the same time.
+  virtual void course(const CourseEvent&) {}
   virtual void end(const std::vector<format::Total>& totals) = 0;
 };
 

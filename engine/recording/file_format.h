@@ -6,7 +6,8 @@
 //   entry   [ EntryHead | bytes ]
 //
 // A block belongs to a lane, which is sorted by time: lane 0 has all that is not hits, and hits that the session has put in order
-// itself; any other lane has hits of one ring, which the session has copied as they were. Printing merges the lanes.
+// itself; any other lane has hits of one ring, which the session has copied as they were, and the last one has the course of the
+// session. Printing merges the lanes.
 #pragma once
 
 #include <array>
@@ -19,7 +20,7 @@
 namespace uprobe::recording {
 
 inline constexpr std::array<std::uint8_t, 8> kMagic = {'U', 'P', 'R', 'E', 'C', '\r', '\n', '\0'};
-inline constexpr std::uint32_t kVersion = 2;
+inline constexpr std::uint32_t kVersion = 3, kOldestVersion = 2;  // 2 has no entries of the course
 
 struct FileHead {
   std::array<std::uint8_t, 8> magic = kMagic;
@@ -38,7 +39,7 @@ struct BlockHead {
   std::uint32_t zero = 0;
 };
 static_assert(sizeof(BlockHead) == 24);
-inline constexpr std::uint32_t kMostLanes = 65536;
+inline constexpr std::uint32_t kMostLanes = 65536, kCourseLane = kMostLanes - 1;
 // A block ends once it has this size; the last entry may be large.
 inline constexpr std::uint32_t kBlockBytes = 32 * 1024, kMostBlockBytes = 16 * 1024 * 1024;
 
@@ -49,10 +50,13 @@ enum class EntryKind : std::uint32_t {
   settings = 1,  // the first one
   event = 2,     // the next type: before its records
   hits = 3,
-  symbols = 4,  // names of addresses in the hit that follows
-  frames = 5,   // the stack of the hit that follows
-  totals = 6,   // the last one: the session came to its end
-  clocks = 7,   // what all clocks show at one moment; before the hits of that time
+  symbols = 4,    // names of addresses in the hit that follows
+  frames = 5,     // the stack of the hit that follows
+  totals = 6,     // the last one: the session came to its end
+  clocks = 7,     // what all clocks show at one moment; before the hits of that time
+  process = 8,    // has come, runs another program, or is gone; in a lane of its own, as is the next one
+  loss = 9,       // what an event has lost so far
+  mappings = 10,  // what code a process has mapped
 };
 struct EntryHead {
   EntryKind kind;
@@ -77,6 +81,35 @@ struct ClocksEntry {
   std::array<std::uint64_t, 6> ns;
 };
 static_assert(sizeof(ClocksEntry) == 48);
+
+// ProcessEntry, followed by its two texts (words.h); a number that is not known is kUnknown.
+inline constexpr std::uint32_t kUnknown = 0xffffffff;
+struct ProcessEntry {
+  std::uint64_t ns;
+  std::uint32_t kind;  // format::ProcessEvent::Kind
+  std::uint32_t pid, parent, exit, signal;
+  std::uint32_t zero;
+};
+static_assert(sizeof(ProcessEntry) == 32);
+// Likewise, followed by the event's name.
+struct LossEntry {
+  std::uint64_t ns, hits, returns;
+};
+static_assert(sizeof(LossEntry) == 24);
+
+// Likewise, followed by the mappings.
+struct MappingsEntry {
+  std::uint64_t ns;
+  std::uint32_t pid;
+  std::uint32_t flags;
+};
+static_assert(sizeof(MappingsEntry) == 16);
+inline constexpr std::uint32_t kAllMappings = 1;  // of the process
+// Followed by path and build id.
+struct MappingHead {
+  std::uint64_t begin, end, offset;
+};
+static_assert(sizeof(MappingHead) == 24);
 
 // Settings::flags
 inline constexpr std::uint32_t kEscapes = 1, kShortLines = 2, kHasHeader = 4, kKnowsSymbols = 8;

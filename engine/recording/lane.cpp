@@ -9,11 +9,13 @@
 namespace uprobe::recording {
 
 Result<bool> Lane::next() {
-  if (hits_.empty() && !has_only_hits()) symbols_->clear();
+  if (hits_.empty() && has_descriptions()) symbols_->clear();
+  course_.reset();
   while (hits_.empty()) {
     const auto found = next_entry();
     if (!found) return found.error();
     if (!*found) return false;
+    if (course_) return true;
   }
   if (!take_hit()) return blocks_->damaged(at_);
   return true;
@@ -27,7 +29,7 @@ void Lane::end_at(std::uint64_t place) {
 Result<bool> Lane::next_entry() {
   while (entries_.empty()) {
     if (places_.empty()) return false;
-    if (!has_only_hits()) symbols_->clear();  // the bytes go
+    if (has_descriptions()) symbols_->clear();  // the bytes go
     at_ = places_.front().at;
     RETURN_IF_ERROR(blocks_->read(number_, places_.front(), block_));
     entries_ = block_;
@@ -44,7 +46,8 @@ Result<bool> Lane::next_entry() {
 // The others have been read before all hits.
 bool Lane::take(EntryKind kind, std::string_view bytes) {
   if (kind == EntryKind::hits) return take_hits(bytes);
-  if (has_only_hits()) return false;
+  if (kind == EntryKind::mappings) return !has_descriptions() && are_mappings(bytes);
+  if (!has_descriptions()) return is_of_course(kind) && take_course(kind, bytes);
   if (kind == EntryKind::symbols) return symbols_->take_names(bytes);
   if (kind == EntryKind::frames) return symbols_->take_frames(bytes);
   return kind == EntryKind::settings || kind == EntryKind::event || kind == EntryKind::totals ||
@@ -60,6 +63,12 @@ bool Lane::take_hits(std::string_view bytes) {
   const std::string_view records = bytes.substr(sizeof head);
   hits_ = {reinterpret_cast<const std::uint8_t*>(records.data()), records.size()};
   return true;
+}
+
+bool Lane::take_course(EntryKind kind, std::string_view bytes) {
+  course_ = course_event(kind, bytes);
+  if (course_) time_ = std::max(time_, time_of(*course_));
+  return course_.has_value();
 }
 
 bool Lane::take_hit() {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// One lane of a recording: its hits, one after the other.
+// One lane of a recording: its hits, and its part of the course of the session, one after the other.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 
 #include "engine/base/result.h"
 #include "engine/recording/blocks.h"
+#include "engine/recording/course_entries.h"
 #include "engine/recording/saved_symbols.h"
 #include "engine/trace/event_record.h"
 
@@ -22,10 +24,12 @@ class Lane {
        SavedSymbols& symbols)
       : blocks_(&blocks), symbols_(&symbols), places_(places), number_(number), events_(events) {}
 
-  // Goes to the next hit. False: there is none.
+  // Goes to the next hit, or event of the course. False: there is none.
   Result<bool> next();
   // Blocks from this place of the file on are not read.
   void end_at(std::uint64_t place);
+  // Null: it is at a hit.
+  const CourseEvent* course() const { return course_ ? &*course_ : nullptr; }
   const trace::EventRecord& record() const { return record_; }
   std::string_view comm() const { return comm_; }
   // The time by which the hit is merged: never less than that of the hit before it.
@@ -34,11 +38,12 @@ class Lane {
   std::uint64_t place() const { return at_; }
 
  private:
-  bool has_only_hits() const { return number_ != 0; }
+  bool has_descriptions() const { return number_ == 0; }
   Result<bool> next_entry();
   bool take(EntryKind kind, std::string_view bytes);
   bool take_hits(std::string_view bytes);
   bool take_hit();
+  bool take_course(EntryKind kind, std::string_view bytes);
 
   const Blocks* blocks_;
   SavedSymbols* symbols_;
@@ -50,6 +55,7 @@ class Lane {
   std::uint64_t at_ = 0, time_ = 0;
   trace::EventRecord record_;
   std::string_view comm_;
+  std::optional<CourseEvent> course_;
 };
 
 }  // namespace uprobe::recording

@@ -17,7 +17,8 @@ namespace {
 using format::Buffer;
 using format::Value;
 
-constexpr std::size_t kMostName = 200;  // as the formats show
+constexpr std::size_t kMostName = 200;    // as the formats show
+constexpr std::size_t kMostKept = 65536;  // mappings of all processes
 
 char* put(char* at, const void* bytes, std::size_t size) {
   if (size != 0) std::memcpy(at, bytes, size);
@@ -131,7 +132,7 @@ void Recorder::append(const trace::EventRecord& record, std::string_view comm, B
 
 void Recorder::append_run(const trace::RecordRun& run, Buffer& out) {
   add_new_events(out);
-  open_block(out, std::min(run.ring + 1, kMostLanes - 1));  // so many rings have no lane of their own
+  open_block(out, std::min(run.ring + 1, kCourseLane - 1));  // so many rings have no lane of their own
   char* const at = put_heads({.tid = run.tid, .pid = run.pid, .count = run.count}, run.comm, run.records.size(), out);
   out.end_at(put(at, run.records.data(), run.records.size()));
   end_entry(out);
@@ -214,9 +215,45 @@ void Recorder::clocks(const trace::ClockReading& reading, Buffer& out) {
   end_entry(out);
 }
 
+void Recorder::process(const format::ProcessEvent& event, Buffer&) {
+  course_.push_back(course_item(event));
+  if (event.kind == format::ProcessEvent::Kind::end) mapped_.erase(event.pid);
+}
+
+void Recorder::mappings(const format::ProcessMappings& mappings, Buffer&) {
+  add_course_items(mappings, course_);
+  if (limit_ != 0) keep(mappings);
+}
+
+// All that later files have to repeat, as long as it is not too much.
+void Recorder::keep(const format::ProcessMappings& mappings) {
+  format::ProcessMappings& all = mapped_[mappings.pid];
+  if (mappings.is_all) all = {.pid = mappings.pid, .is_all = true, .files = {}};
+  all.ns = mappings.ns;
+  all.files.insert(all.files.end(), mappings.files.begin(), mappings.files.end());
+  std::size_t kept = 0;
+  for (const auto& [pid, process] : mapped_) kept += 1 + process.files.size();
+  if (kept > kMostKept) mapped_.clear();
+}
+
+void Recorder::loss(const format::LossSoFar& loss, Buffer&) { course_.push_back(course_item(loss)); }
+
+// In order of time, as a lane has to be. What a full file does not hold is for the next one.
+void Recorder::add_course(Buffer& out) {
+  std::ranges::stable_sort(course_, {}, &CourseItem::ns);
+  std::size_t done = 0;
+  for (; done < course_.size() && !is_full(); ++done) {
+    open_block(out, kCourseLane);
+    add_entry(course_[done].kind, course_[done].bytes, out);
+    end_entry(out);
+  }
+  course_.erase(course_.begin(), course_.begin() + static_cast<std::ptrdiff_t>(done));
+}
+
 void Recorder::flush(Buffer& out) {
   if (!has_begun_) open_block(out);
   add_new_events(out);
+  add_course(out);
   close_block(out);
 }
 
@@ -224,9 +261,21 @@ void Recorder::begin_file() {
   has_begun_ = false;
   written_ = 0;
   bytes_ = 0;
+  repeat_mappings();
+}
+
+// They take a fourth of the file at most, so that each file has room for what is new.
+void Recorder::repeat_mappings() {
+  std::vector<CourseItem> items;
+  for (const auto& [pid, mappings] : mapped_) add_course_items(mappings, items);
+  std::uint64_t bytes = 0;
+  const auto is_too_much = [&](const CourseItem& item) { return (bytes += item.bytes.size()) > limit_ / 4; };
+  items.erase(std::ranges::find_if(items, is_too_much), items.end());
+  course_.insert(course_.begin(), items.begin(), items.end());
 }
 
 void Recorder::end(std::span<const format::Total> totals, Buffer& out) {
+  add_course(out);
   open_block(out);
   Writer writer;
   for (const format::Total& total : totals)

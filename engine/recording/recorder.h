@@ -4,12 +4,14 @@
 // records go as they are into a lane of that ring.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/output/formatter.h"
 #include "engine/output/values.h"
+#include "engine/recording/course_entries.h"
 #include "engine/recording/file_format.h"
 
 namespace uprobe::recording {
@@ -26,6 +28,11 @@ class Recorder final : public format::Formatter {
   bool takes_runs() const override { return options_.symbols == nullptr; }
   void append_run(const trace::RecordRun& run, format::Buffer& out) override;
   void clocks(const trace::ClockReading& reading, format::Buffer& out) override;
+  bool wants_course() const override { return true; }
+  void process(const format::ProcessEvent& event, format::Buffer& out) override;
+  void loss(const format::LossSoFar& loss, format::Buffer& out) override;
+  bool wants_mappings() const override { return true; }
+  void mappings(const format::ProcessMappings& mappings, format::Buffer& out) override;
   void flush(format::Buffer& out) override;
   void begin_file() override;
   bool is_full() const override {
@@ -49,6 +56,9 @@ class Recorder final : public format::Formatter {
                format::Buffer& out) const;
   void add_symbols(const Event& event, const trace::EventRecord& record, format::Buffer& out);
   void add_stack(const trace::EventRecord& record, format::Buffer& out);
+  void add_course(format::Buffer& out);
+  void keep(const format::ProcessMappings& mappings);
+  void repeat_mappings();
 
   const format::Options options_;
   const std::uint64_t limit_;
@@ -62,6 +72,8 @@ class Recorder final : public format::Formatter {
   std::uint64_t described_ = 0;            // bytes of their descriptions
   bool has_too_many_events_ = false;       // for a reader to take
   std::vector<std::uint8_t> padded_, stack_;
+  std::vector<CourseItem> course_;                           // until the next flush
+  std::map<std::uint32_t, format::ProcessMappings> mapped_;  // by process that is there, for the next file
 };
 
 }  // namespace uprobe::recording

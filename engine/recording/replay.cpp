@@ -43,8 +43,7 @@ class Choice {
 
   // An event without the fields of the filter is not filtered. `taken`: whether it has one.
   Status add(const program::EventLayout& layout) {
-    Event event{.is_wanted = options_.events.empty() || fits(options_.events, layout.event) ||
-                             fits(options_.events, layout.group + "/" + layout.event)};
+    Event event{.is_wanted = is_wanted(layout.event, layout.group + "/" + layout.event)};
     Status compiled = ok();
     if (!options_.filter.empty()) {
       const auto id = static_cast<unsigned>(events_.size() + 1);
@@ -63,7 +62,15 @@ class Choice {
   }
   bool has(const trace::EventRecord& record, std::string_view comm) const {
     const Event& event = events_[record.type];
-    return event.is_wanted && is_in_time(record.ns) && is_of_task(record, comm) && passes(event, record, comm);
+    return event.is_wanted && is_in_time(record.ns) && is_of_task(record.tid, record.pid, comm) &&
+           passes(event, record, comm);
+  }
+
+  bool has(const format::ProcessEvent& event) const {
+    return is_in_time(event.ns) && is_of_task(event.pid, event.pid, event.comm);
+  }
+  bool has(const format::LossSoFar& loss) const {
+    return is_in_time(loss.ns) && is_wanted(loss.name.substr(loss.name.find('/') + 1), loss.name);
   }
 
  private:
@@ -72,9 +79,12 @@ class Choice {
     program::CompiledFilter filter = {};
   };
 
-  bool is_of_task(const trace::EventRecord& record, std::string_view comm) const {
+  bool is_wanted(const std::string& event, const std::string& in_group) const {
+    return options_.events.empty() || fits(options_.events, event) || fits(options_.events, in_group);
+  }
+  bool is_of_task(std::uint32_t tid, std::uint32_t pid, std::string_view comm) const {
     if (options_.task.empty()) return true;
-    if (task_number_ && (*task_number_ == record.tid || *task_number_ == record.pid)) return true;
+    if (task_number_ && (*task_number_ == tid || *task_number_ == pid)) return true;
     return fits(options_.task, std::string(comm));
   }
   static bool passes(const Event& event, const trace::EventRecord& record, std::string_view comm) {
@@ -162,6 +172,12 @@ class Player final : public Listener {
     if (options_.files != nullptr && options_.files->error() != 0) return false;
     return !is_full(++printed_);
   }
+  void course(const CourseEvent& event) override {
+    if (!formatter_->wants_course()) return;
+    start();
+    std::visit([&](const auto& one) { show(one); }, event);
+    if (text_.size() >= kFlushBytes) write();
+  }
   void end(const std::vector<format::Total>& totals) override { totals_ = totals; }
 
   // Also of a recording that is not whole.
@@ -175,6 +191,14 @@ class Player final : public Listener {
   }
 
  private:
+  void show(format::ProcessEvent event) {
+    event.ns = clock_->convert(event.ns);
+    if (choice_.has(event)) formatter_->process(event, text_);
+  }
+  void show(format::LossSoFar loss) {
+    loss.ns = clock_->convert(loss.ns);
+    if (choice_.has(loss)) formatter_->loss(loss, text_);
+  }
   // Fails if there is a filter and none of the events takes it.
   Status choose(const std::vector<program::EventLayout>& events) {
     Status refusal = ok();

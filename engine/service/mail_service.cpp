@@ -25,6 +25,7 @@
 #include "engine/service/domain_guard.h"
 #include "engine/service/loader_events.h"
 #include "engine/target/process_list.h"
+#include "engine/trace/task_names.h"
 
 namespace uprobe::control {
 namespace {
@@ -48,7 +49,8 @@ Credentials credentials_of_first(const std::map<pid_t, Addr>& first) {
 }  // namespace
 
 MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent,
-                         const std::map<pid_t, Addr>& first, CodeMaps* maps, const target::EarlierProcesses& earlier)
+                         const std::map<pid_t, Addr>& first, CodeMaps* maps, const target::EarlierProcesses& earlier,
+                         bool notes_mappings)
     : area_(area),
       armer_(armer),
       probes_(probes),
@@ -59,7 +61,9 @@ MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, cons
       exec_([this](auto& target, const Credentials& credentials) { return load(target, credentials); }),
       foreign_breakpoints_(armer, blocks_.all()),
       generated_(area, armer, probes, blocks_.all()) {
+  if (notes_mappings) mappings_.emplace();
   for (const auto& [pid, block] : first) {
+    note_mappings(pid);
     blocks_.add(block);
     foreign_breakpoints_.add(pid);
   }
@@ -204,9 +208,14 @@ void MailService::take_flush_requests() {
   }
 }
 
+void MailService::note_mappings(pid_t pid, bool is_new) {
+  if (mappings_) mappings_->note(pid, is_new);
+}
+
 void MailService::note_name(pid_t pid) {
   foreign_breakpoints_.add(pid);
   if (maps_ != nullptr) maps_->note(pid);
+  note_mappings(pid);
   note_names(tasks_of(pid));
 }
 
@@ -223,9 +232,26 @@ std::vector<SeenTask> MailService::take_names() {
   return std::exchange(names_, {});
 }
 
+void MailService::note_exec(SeenExec exec) {
+  constexpr std::size_t kMost = 4096;  // as above
+  const std::lock_guard lock(names_lock_);
+  if (execs_.size() < kMost) execs_.push_back(std::move(exec));
+}
+
+std::vector<SeenExec> MailService::take_execs() {
+  const std::lock_guard lock(names_lock_);
+  return std::exchange(execs_, {});
+}
+
 // Loads the agent into a program that execve has just started.
 Status MailService::load(target::PtraceTarget& target, const Credentials& credentials) {
-  note_name(target.pid());
+  const pid_t pid = target.pid();
+  note_mappings(pid, true);
+  note_name(pid);
+  SeenExec exec{.pid = pid,
+                .ns = trace::TaskNames::now_ns(),
+                .comm = procfs::name_of(pid),
+                .exe = procfs::link(procfs::path(pid, "exe"))};
   const auto hook_note = add_library_hook(target, files_, probes_);
   if (!hook_note) return hook_note.error();
   if (!hook_note->empty()) note_failure(*hook_note);
@@ -237,7 +263,7 @@ Status MailService::load(target::PtraceTarget& target, const Credentials& creden
   guard_->has_come(target.pid());
   blocks_.add(block->address());
   Status armed = catch_resource_exhaustion([&] { return armer_.arm(target, *block); });
-  if (armed) return armer_.keep(block.take()), ok();
+  if (armed) return armer_.keep(block.take()), note_exec(std::move(exec)), ok();
   static_cast<void>(disarm_waiting(target.pid(), block->address()));
   static_cast<void>(uninstall_handlers(target, *block));
   static_cast<void>(target.set_signal_mask(blocked));
@@ -338,6 +364,7 @@ Status MailService::serve(const std::shared_ptr<Request>& asked) {
   if (kind == shared::MailKind::leave_one) return let_go_of_other(request, *requester);
   if (kind == shared::MailKind::credentials_changed) return guard_->look_at(requester->pid), ok();
   if (kind == shared::MailKind::process_begins) {
+    note_mappings(requester->pid, true);
     note_names(tasks_of(requester->pid));
     return tell_process(request.process->files, Addr{slot.block});
   }
@@ -404,6 +431,7 @@ Status MailService::serve_exec(const std::shared_ptr<Request>& request, const Re
   }
   // This may be a forked child that is seen for the first time: note its mappings before its earlier records are read.
   if (maps_ != nullptr) maps_->note(requester.pid);
+  note_mappings(requester.pid);
   note_caller(*request, requester);
   std::string path(PATH_MAX, '\0');
   std::size_t bytes = 0;  // read up to a page end at a time, because the path may end right before unmapped memory

@@ -34,7 +34,9 @@
 #include "engine/service/exec_follower.h"
 #include "engine/service/known_blocks.h"
 #include "engine/service/requester.h"
+#include "engine/service/seen_exec.h"
 #include "engine/symbolize/code_maps.h"
+#include "engine/symbolize/mapping_log.h"
 #include "engine/target/process_list.h"
 #include "engine/trace/area.h"
 
@@ -47,8 +49,10 @@ class MailService {
   // All arguments must outlive the service. While it runs, `armer` and `probes` belong to its thread, except in alone().
   // `first`: the first programs and their process blocks. No `agent`: programs are not followed through execve. No `maps`:
   // the session does not ask which file an address belongs to. `earlier`: processes that are never in the session.
+  // `notes_mappings`: there is to be a log of what the processes map.
   MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent,
-              const std::map<pid_t, Addr>& first, CodeMaps* maps, const target::EarlierProcesses& earlier);
+              const std::map<pid_t, Addr>& first, CodeMaps* maps, const target::EarlierProcesses& earlier,
+              bool notes_mappings);
   ~MailService();
 
   // Runs `work`, which may use the armer, the probes and their flows: the service pauses for it.
@@ -80,6 +84,11 @@ class MailService {
   // Names of the processes that asked, or were loaded, since the last call: a short-lived process may be gone when its records
   // are read.
   std::vector<SeenTask> take_names();
+  // Likewise the programs that were loaded.
+  std::vector<SeenExec> take_execs();
+
+  // What the processes map, from the first ones on. Null: it is not wanted.
+  MappingLog* mappings() { return mappings_ ? &*mappings_ : nullptr; }
 
   // Whether a process is in an execve whose new program is not loaded yet.
   bool is_following() const { return is_following_; }
@@ -120,8 +129,10 @@ class MailService {
   void note_failure(const std::string& why);
   Status load(target::PtraceTarget& target, const Credentials& credentials);
   Status prepare_for(pid_t pid);
+  void note_mappings(pid_t pid, bool is_new = false);
   void note_name(pid_t pid);
   void note_names(std::vector<SeenTask> tasks);
+  void note_exec(SeenExec exec);
   void note_caller(const Request& request, const Requester& requester);
 
   trace::Area& area_;
@@ -129,6 +140,7 @@ class MailService {
   ProbeSet& probes_;
   const AgentImage* agent_;
   CodeMaps* maps_;
+  std::optional<MappingLog> mappings_;
   const target::EarlierProcesses& earlier_;
   plan::FileCache files_;
   KnownBlocks blocks_;
@@ -150,7 +162,8 @@ class MailService {
   std::mutex work_lock_;
   std::atomic<int> waiting_{0};  // for it
   std::mutex names_lock_;
-  std::vector<SeenTask> names_;
+  std::vector<SeenTask> names_;  // guarded by it, as is the next one
+  std::vector<SeenExec> execs_;
   Fd flush_event_;
   std::unique_ptr<DomainGuard> guard_;
   std::optional<Heartbeat> heartbeat_;

@@ -12,6 +12,7 @@
 #include "engine/pictures/counters.h"
 #include "engine/recording/raw_records.h"
 #include "engine/recording/recorder.h"
+#include "engine/session/process_watch.h"
 #include "engine/trace/clock_map.h"
 #include "engine/trace/clocks.h"
 
@@ -62,9 +63,10 @@ class Clocks {
     return reading;
   }
   trace::EventRecord shown(trace::EventRecord record) {
-    record.ns = map_.convert(record.ns);
+    record.ns = shown(record.ns);
     return record;
   }
+  std::uint64_t shown(std::uint64_t ns) { return map_.convert(ns); }
 
  private:
   const bool is_used_;
@@ -113,6 +115,23 @@ class Printer : public Recipient {
       recording::each_record(run.records, [&](const auto& record) { count(record.type()); });
     writer_.formatter->append_run(run, text_);
     end_record();
+  }
+  bool wants_course() const override { return writer_.formatter->wants_course(); }
+  void take_process(const format::ProcessEvent& event) override {
+    if (is_full()) return;
+    format::ProcessEvent shown = event;
+    shown.ns = clocks_.shown(event.ns);
+    writer_.formatter->process(shown, text_);
+  }
+  void take_loss(const format::LossSoFar& loss) override {
+    if (is_full()) return;
+    format::LossSoFar shown = loss;
+    shown.ns = clocks_.shown(loss.ns);
+    writer_.formatter->loss(shown, text_);
+  }
+  bool wants_mappings() const override { return writer_.formatter->wants_mappings(); }
+  void take_mappings(const format::ProcessMappings& mappings) override {
+    if (!is_full()) writer_.formatter->mappings(mappings, text_);
   }
   void end_batch() override {
     writer_.formatter->flush(text_);
@@ -202,10 +221,12 @@ bool LeaveWish::is_there() const {
 void OwnRecords::begin_queue() {
   passed_over_ = std::exchange(recipient_, nullptr);
   queue_.emplace();
+  relay_.emplace();
 }
 
 void OwnRecords::end_queue() {
   queue_.reset();
+  relay_.reset();
   recipient_ = passed_over_;
 }
 
@@ -214,11 +235,32 @@ void OwnRecords::learn_events() {
 }
 
 void OwnRecords::take(std::uint32_t event, const trace::EventRecord& record, std::string_view task) {
+  if (watch_ != nullptr && !is_discarding_) watch_->see(record.pid, record.ns, task);
   if (queue_) {
     if (!is_discarding_) queue_->take({event, record, task});
   } else if (recipient_ != nullptr) {
     recipient_->take(record, task);
   }
+}
+
+void OwnRecords::take_run(const trace::RecordRun& run) {
+  if (watch_ != nullptr) watch_->see_run(run);
+  recipient_->take_run(run);
+}
+
+void OwnRecords::tell_process(const format::ProcessEvent& event) {
+  if (relay_ && !is_discarding_) relay_->take(event);
+  if (recipient_ != nullptr) recipient_->take_process(event);
+}
+
+void OwnRecords::tell_loss(const format::LossSoFar& loss) {
+  if (relay_ && !is_discarding_) relay_->take(loss);
+  if (recipient_ != nullptr) recipient_->take_loss(loss);
+}
+
+void OwnRecords::tell_mappings(const format::ProcessMappings& mappings) {
+  if (relay_ && !is_discarding_) relay_->take(mappings);
+  if (recipient_ != nullptr) recipient_->take_mappings(mappings);
 }
 
 void OwnRecords::end_batch() {

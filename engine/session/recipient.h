@@ -12,13 +12,17 @@
 #include <vector>
 
 #include "engine/ipc/record_queue.h"
+#include "engine/output/course.h"
 #include "engine/output/symbols.h"
 #include "engine/resolve/probe_builder.h"
+#include "engine/session/course_relay.h"
 #include "engine/trace/event_record.h"
 #include "engine/trace/record_run.h"
 #include "engine/types.h"
 
 namespace uprobe {
+
+class ProcessWatch;
 
 class Recipient {
  public:
@@ -29,6 +33,12 @@ class Recipient {
   // Whether it takes the records of each ring in runs.
   virtual bool takes_runs() const { return false; }
   virtual void take_run(const trace::RecordRun&) {}
+  // Whether it wants the course of the session (course.h), which costs a look at each process.
+  virtual bool wants_course() const { return false; }
+  virtual void take_process(const format::ProcessEvent&) {}
+  virtual void take_loss(const format::LossSoFar&) {}
+  virtual bool wants_mappings() const { return false; }
+  virtual void take_mappings(const format::ProcessMappings&) {}
   virtual void end_batch() {}
   // The session has come to its end. `summary` is called only where it is needed.
   virtual void end(const std::function<Summary()>& /*summary*/) {}
@@ -74,18 +84,27 @@ class OwnRecords {
   void learn_events();
   void take(std::uint32_t event, const trace::EventRecord& record, std::string_view task);
   bool takes_runs() const { return recipient_ != nullptr && recipient_->takes_runs(); }
-  void take_run(const trace::RecordRun& run) { recipient_->take_run(run); }
+  void take_run(const trace::RecordRun& run);
   void end_batch();
+  // It learns of each record before that is handed on. Null: none does.
+  void watch(ProcessWatch* watch) { watch_ = watch; }
+  void tell_process(const format::ProcessEvent& event);
+  void tell_loss(const format::LossSoFar& loss);
+  void tell_mappings(const format::ProcessMappings& mappings);
+  std::uint64_t dropped_course() const { return relay_ ? relay_->dropped() : 0; }
   void tell();
   // How many of an event's records the queue has lost.
   std::uint64_t lost(std::size_t event) const { return queue_ ? queue_->lost(event) : 0; }
   // Of begin_queue().
   RecordQueue& queue() { return *queue_; }
+  CourseRelay& relay() { return *relay_; }
 
  private:
   Recipient* recipient_ = nullptr;
   Recipient* passed_over_ = nullptr;  // while there is a queue
   std::optional<RecordQueue> queue_;
+  std::optional<CourseRelay> relay_;  // likewise
+  ProcessWatch* watch_ = nullptr;
   std::atomic<bool> is_discarding_{false};
 };
 

@@ -134,6 +134,7 @@ Result<ino_t> Recording::inode() const {
 }
 
 void Recording::begin() {
+  began_ns_ = trace::TaskNames::now_ns();
   area_->set_state(shared::SessionState::recording);
   is_on_ = true;
 }

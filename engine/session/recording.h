@@ -86,6 +86,10 @@ class Recording {
 
   std::chrono::microseconds next_poll() const { return reader_->next_poll(); }
   std::uint64_t tick_rate() const { return clock_->rate(); }  // as first measured
+  // See Reader.
+  bool has_handed_on(std::uint64_t ns) { return reader_->has_handed_on(ns); }
+  // Of CLOCK_MONOTONIC: no record is older. Not known before begin().
+  std::uint64_t began_ns() const { return began_ns_; }
   // The time of a hit that happens now.
   std::uint64_t now_ns() { return clock_->to_ns(trace::Clock::now()); }
   // The area has further events. Call before any of them is recorded.
@@ -111,6 +115,7 @@ class Recording {
   EventTable& table_;
   const trace::ClockSample clock_begin_ = trace::Clock::sample();
   std::atomic<bool> is_on_{false};
+  std::uint64_t began_ns_ = 0;
   std::optional<trace::Area> area_;
   std::unique_ptr<control::CodeMaps> code_maps_;
   std::unique_ptr<SessionSymbols> symbols_;

@@ -27,6 +27,15 @@ void wait_for(int event, std::chrono::microseconds limit) {
   ::ppoll(&poll_for, 1, &timeout, nullptr);
 }
 
+void tell_item(const CourseRelay::Item& item, Recipient& recipient) {
+  if (const auto* const event = std::get_if<format::ProcessEvent>(&item))
+    recipient.take_process(*event);
+  else if (const auto* const mappings = std::get_if<format::ProcessMappings>(&item))
+    recipient.take_mappings(*mappings);
+  else
+    recipient.take_loss(std::get<format::LossSoFar>(item));
+}
+
 }  // namespace
 
 Result<Ending> RunLoop::run(const RunOptions& options, Recipient& recipient) {
@@ -37,6 +46,7 @@ Result<Ending> RunLoop::run(const RunOptions& options, Recipient& recipient) {
   if (parts_.client_tool.has_joined()) return parts_.client_tool.run(options, recipient);
   RETURN_IF_ERROR(parts_.ends.begin(options));
   parts_.recording.own().lead_to(&recipient);
+  parts_.course.begin(recipient);
   const LeaveWish wish(options, recipient, parts_.targets.attaches());
   Turn turn = parts_.reader.take_over();
   do {
@@ -54,14 +64,21 @@ Result<Ending> RunLoop::run(const RunOptions& options, Recipient& recipient) {
   return end_with_processes();
 }
 
+// Of a process that is seen twice the execs come after it was seen first.
+void RunLoop::learn() {
+  const auto tasks = parts_.targets.learn_names();
+  if (parts_.targets.has_mail()) parts_.course.learn(tasks, parts_.targets.mail().take_execs());
+}
+
 void RunLoop::take_turn() {
-  parts_.targets.learn_names();
+  learn();
   Recording& recording = parts_.recording;
   if (!recording.is_on()) return;
   if (parts_.ends.begin_flush())
     recording.poll_settled();
   else
     recording.poll();
+  parts_.course.step();
   parts_.sockets.tell_turn();
   parts_.reader.serve_settling([&] { recording.poll_settled(); });
 }
@@ -94,7 +111,11 @@ Ending RunLoop::read_for_clients() {
 void RunLoop::print_queue(std::string& bytes, Recipient& recipient) {
   parts_.recording.own().queue().swap_out(bytes);
   parts_.recording.let_learn(recipient);
+  CourseRelay& relay = parts_.recording.own().relay();
+  const auto tell = [&](const CourseRelay::Item& item) { tell_item(item, recipient); };
+  relay.tell_before(tell);
   each_record(bytes, [&](const ClientRecord& record) { recipient.take(record.record, record.task); });
+  relay.tell_after(tell);
   recipient.end_batch();
 }
 
@@ -102,13 +123,17 @@ Ending RunLoop::run_with_clients(Recipient& recipient, const LeaveWish& wish) {
   constexpr std::chrono::milliseconds kLook = 20ms;
   std::string bytes;
   bool has_left = false;
+  const auto print_last = [&] {
+    for (int turn = 0; turn < 2; ++turn) print_queue(bytes, recipient);  // the last ends come with the second one
+  };
   while (parts_.recording.own().queue().wait(kLook)) {
     print_queue(bytes, recipient);
     if (has_left || !wish.is_there()) continue;
     has_left = true;
-    parts_.clients.leave_to_clients([&] { print_queue(bytes, recipient); });
+    parts_.clients.leave_to_clients(print_last);
     if (parts_.targets.attaches()) return Ending{.detached = true};
   }
+  print_last();
   return parts_.reader.join();
 }
 
@@ -125,6 +150,7 @@ void RunLoop::stop_tracing() {
 void RunLoop::end_session(ClientEnd why) {
   stop_tracing();
   parts_.recording.read_all();
+  parts_.course.end();
   parts_.sockets.end_rings();
   parts_.recording.own().end_batch();
   parts_.reader.end_settling();
@@ -132,7 +158,7 @@ void RunLoop::end_session(ClientEnd why) {
 }
 
 Ending RunLoop::end_with_processes() {
-  parts_.targets.learn_names();
+  learn();
   parts_.recording.learn_last_names();
   if (parts_.recording.is_on()) {
     end_session(ClientEnd::processes);

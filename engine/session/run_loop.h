@@ -13,6 +13,7 @@
 #include "engine/session/attacher.h"
 #include "engine/session/client_service.h"
 #include "engine/session/client_tool.h"
+#include "engine/session/course.h"
 #include "engine/session/end_watch.h"
 #include "engine/session/event_changes.h"
 #include "engine/session/reader_thread.h"
@@ -36,6 +37,7 @@ class RunLoop {
     ReaderThread& reader;
     ClientTool& client_tool;
     ClientService& clients;
+    Course& course;
   };
   explicit RunLoop(const Parts& parts) : parts_(parts) {}
   RunLoop(const RunLoop&) = delete;
@@ -52,6 +54,7 @@ class RunLoop {
  private:
   using Turn = std::unique_lock<std::mutex>;
 
+  void learn();
   void take_turn();
   bool take_own_turn(Turn& turn, Recipient& recipient, const LeaveWish& wish);
   Ending run_with_clients(Recipient& recipient, const LeaveWish& wish);

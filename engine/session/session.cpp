@@ -11,6 +11,7 @@
 #include "engine/session/attacher.h"
 #include "engine/session/client_service.h"
 #include "engine/session/client_tool.h"
+#include "engine/session/course.h"
 #include "engine/session/end_watch.h"
 #include "engine/session/event_changes.h"
 #include "engine/session/event_table.h"
@@ -80,6 +81,7 @@ struct Session::State {
                          .changes = changes,
                          .reader = reader,
                          .report = report}};
+  Course course{recording, targets, changes, messages};
   RunLoop loop{{.recording = recording,
                 .targets = targets,
                 .ends = ends,
@@ -88,7 +90,8 @@ struct Session::State {
                 .changes = changes,
                 .reader = reader,
                 .client_tool = client_tool,
-                .clients = clients}};
+                .clients = clients,
+                .course = course}};
 };
 
 // It knows the events with which the session begins, and has written what stands before the first record.

@@ -131,7 +131,8 @@ Status Targets::begin(const std::map<pid_t, Addr>& first) {
     if (maps != nullptr) maps->note(pid);
     recording_.learn(control::tasks_of(pid));
   }
-  mail_.emplace(recording_.area(), *armer_, table_.planned(), agent_ ? &*agent_ : nullptr, first, maps, earlier_);
+  mail_.emplace(recording_.area(), *armer_, table_.planned(), agent_ ? &*agent_ : nullptr, first, maps, earlier_,
+                options_.notes_mappings);
   recording_.begin();
   return ok();
 }
@@ -206,8 +207,10 @@ Status Targets::launch(const std::string& program, const std::vector<std::string
   return is_daemonized() ? give_up(**target, ready.error()) : unless_killed(ready.error());
 }
 
-void Targets::learn_names() {
-  if (mail_) recording_.learn(mail_->take_names());
+std::vector<control::SeenTask> Targets::learn_names() {
+  std::vector<control::SeenTask> seen;
+  if (mail_) recording_.learn(seen = mail_->take_names());
+  return seen;
 }
 
 void Targets::let_go_of_all(bool waits_at_end) {

@@ -85,8 +85,8 @@ class Targets {
   control::MailService& mail() { return *mail_; }
   const control::ArmReport& report() const { return armer_->report(); }
 
-  // The mail service sees processes while they live.
-  void learn_names();
+  // The mail service sees processes while they live. Returns what it has seen.
+  std::vector<control::SeenTask> learn_names();
   // Takes the session out of every process that has it. `waits_at_end`: the program waits at its end and runs no more.
   void let_go_of_all(bool waits_at_end);
   // Notes how many processes go on without the probes that let_go_of_all() has removed.

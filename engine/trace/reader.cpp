@@ -253,6 +253,7 @@ void Reader::poll(const Sink& sink, const RunSink& runs) {
     done += slice;
     more = slice >= kSlice || (slice != 0 && !all_emptied());
   }
+  if (!more) certain_ = std::max(certain_, std::min({watermark(), taken_limit(), options_.now()}));
   advise(fill, more);
 }
 

@@ -61,6 +61,9 @@ class Reader {
   // empty for about a second, 0 if poll() had more to hand on.
   std::chrono::microseconds next_poll() const { return wait_; }
 
+  // Whether no record can come that is as old as this time (nanoseconds of CLOCK_MONOTONIC), or older.
+  bool has_handed_on(std::uint64_t ns) { return clock_.to_ns(certain_) > ns; }
+
   const ReaderCounts& counts() const { return counts_; }
 
  private:
@@ -125,6 +128,7 @@ class Reader {
   std::vector<Source> sources_;
   std::vector<Next> heap_;
   std::uint64_t handed_on_ = 0;  // the latest time handed on
+  std::uint64_t certain_ = 0;    // all up to this time has been handed on
   ReaderCounts counts_;
   std::chrono::microseconds wait_{1000};
 };

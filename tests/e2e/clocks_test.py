@@ -51,9 +51,12 @@ class Marks(harness.TestCase):
 class Clocks(Marks):
     def check_hits(self, text, clock):
         """Each time is after the program's reading before it, and before the next one."""
-        hits = [json.loads(line) for line in text.splitlines()]
+        hits = harness.json_hits(text)
         self.assertEqual(len(hits), 20)
         times = [int(hit["time"]) if clock == "wall" else round(hit["time"] * 1e9) for hit in hits]
+        start = json.loads(text.splitlines()[0])
+        self.assertEqual(start["type"], "start")
+        self.assertLess(int(start["time"]) if clock == "wall" else round(start["time"] * 1e9), times[0], clock)
         self.assertIsInstance(hits[0]["time"], str if clock == "wall" else float)
         readings = [int(hit["args"][clock]) for hit in hits]
         self.assertEqual(times, sorted(times))
@@ -72,7 +75,7 @@ class Clocks(Marks):
             text = self.run_tool(f"--replay={recording}", "--format=json", f"--clock={clock}")
             self.check_hits(text, clock)
             first = harness.parse_trace(self.run_tool(f"--replay={recording}", f"--clock={clock}"))[0]
-            time = json.loads(text.splitlines()[0])["time"]
+            time = harness.json_hits(text)[0]["time"]
             self.assertAlmostEqual(first.time, int(time) / 1e9 if clock == "wall" else time, delta=2e-6)
             parts = self.run_tool(f"--replay={recording}", f"--clock={clock}", f"--to={first.time:.6f}")
             self.assertEqual(len(harness.parse_trace(parts)), 1, clock)

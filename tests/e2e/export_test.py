@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
 """trace.dat and CTF, each read by its own readers: event for event the names, times and values of the text, from one recording."""
-import json
 import os
 import re
 import stat
@@ -77,7 +76,7 @@ class Export(harness.TestCase):
     def expected(self, *options):
         """(the line of the text, the object of the JSON lines) of each hit."""
         hits = harness.parse_trace(self.replay(*options))
-        objects = [json.loads(line) for line in self.replay("--format=json", *options).splitlines()]
+        objects = harness.json_hits(self.replay("--format=json", *options))
         hits = [hit for hit in hits if hit.event != "<user stack trace>"]
         self.assertEqual([hit.event for hit in hits], [one["event"] for one in objects])
         self.assertGreater(len({one["event"] for one in objects}), 15)

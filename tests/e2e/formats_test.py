@@ -66,7 +66,8 @@ class Formats(harness.TestCase):
         return hit.event, dict(re.findall(r' (\w+)=("(?:.*)"(?= k=)|\{[^}]*\}|\S+)', " " + hit.arguments))
 
     def json(self, *options):
-        return [json.loads(line) for line in self.trace("--format=json", *options).decode().splitlines()]
+        """The hits."""
+        return harness.json_hits(self.trace("--format=json", *options).decode())
 
 
 class Json(Formats):
@@ -121,7 +122,7 @@ class Json(Formats):
         self.assertEqual((objects[0]["args"]["text"], objects[0]["cut"]), ("pla", ["text"]))
         self.definitions = [self.definitions[0]]
         words = harness.tracer("-q", "-o", "-", "--format=json", "-p", self.definitions[0], "--trigger=stacktrace", "--", self.program, "x")
-        frames = json.loads(harness.run(words).stdout.splitlines()[0])["stack"]
+        frames = harness.json_hits(harness.run(words).stdout.decode())[0]["stack"]
         self.assertRegex(frames[0], r"^say\+0x0/0x")
         self.assertRegex(frames[1], r"^main\+0x")
 
@@ -132,18 +133,23 @@ class Json(Formats):
             self.skipTest("jsonschema is not installed")
         with open(os.path.join(harness.Options.source, "docs/output.schema.json"), encoding="utf-8") as file:
             schema = json.load(file)
-        lines = [*self.json(), {"type": "lost", "name": "uprobes/f", "hits": 1, "returns": 0}]
+        lines = [json.loads(line) for line in self.trace("--format=json").decode().splitlines()]
+        self.assertEqual({line.get("type") for line in lines}, {"start", None, "end"})
+        lines += [{"type": "lost", "name": "uprobes/f", "hits": 1, "returns": 0},
+                  {"type": "lost", "time": 1.5, "name": "uprobes/f", "hits_so_far": 1, "returns_so_far": 0},
+                  {"type": "exec", "time": 1.5, "pid": 2, "comm": "ls", "exe": "/bin/ls"}]
         for line in lines:
             jsonschema.validate(line, schema)
-        with self.assertRaises(jsonschema.ValidationError):
-            jsonschema.validate({**lines[0], "cpu": "x"}, schema)
+        for bad in ({**self.json()[0], "cpu": "x"}, {**lines[-1], "exit": 1}, {"type": "lost", "name": "f", "hits_so_far": 1}):
+            with self.assertRaises(jsonschema.ValidationError):
+                jsonschema.validate(bad, schema)
 
     def test_jq_reads_it(self):
         self.trace("--format=json")
         jq = harness.need("jq")
         names = subprocess.check_output([jq, "-r", 'select(.event == "say") | .args.text', self.path("trace")], text=True)
         self.assertEqual(names.split("\n")[:1], ["plain"])
-        count = subprocess.check_output([jq, "-s", "length", self.path("trace")], text=True)
+        count = subprocess.check_output([jq, "-s", "map(select(.type == null)) | length", self.path("trace")], text=True)
         self.assertEqual(int(count), len(self.text()))
 
 
@@ -292,7 +298,7 @@ class Recordings(Formats):
         self.assertEqual(os.stat(self.recording).st_mode & 0o777, 0o600)
         text = harness.parse_trace(self.replay())
         self.assertGreater(len(text), 10)
-        objects = [json.loads(line) for line in self.replay("--format=json").splitlines()]
+        objects = harness.json_hits(self.replay("--format=json"))
         rows = list(csv.DictReader(self.replay("--format=csv").splitlines(keepends=True)))
         self.assertEqual(len(text), len(objects))
         for hit, one, row in zip(text, objects, rows, strict=True):
@@ -345,7 +351,7 @@ class Recordings(Formats):
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         self.write("end", "")
-        numbers = [json.loads(line)["args"]["k"] for line in self.replay("--format=json", expected=1).splitlines()]
+        numbers = [hit["args"]["k"] for hit in harness.json_hits(self.replay("--format=json", expected=1))]
         self.assertEqual(numbers, list(range(len(numbers))))
         self.assertGreater(len(numbers), 1000)
         self.assertRegex(self.error, "^uprobe-run: .*: the recording (breaks off at byte|has no end)")

@@ -8,6 +8,7 @@ import argparse
 import collections
 import ctypes
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -96,6 +97,11 @@ class Observation:
         if self.parsed is None:
             return dict(collections.Counter(EVENT.findall(self.text)))
         return dict(collections.Counter(hit.event for hit in self.parsed))
+
+
+def json_hits(text):
+    """The hits of JSON lines, without what else they tell."""
+    return [one for one in map(json.loads, text.splitlines()) if "type" not in one]
 
 
 def parse_trace(text):

@@ -107,7 +107,7 @@ class World {
     agent_.emplace(control::AgentImage::open(UPROBE_AGENT).take());
     armer_.emplace(probes_, control::ArmOptions{.tier = plan::Tier::automatic, .flows = &flows_, .area = &*area_});
     service_.emplace(*area_, *armer_, probes_, &*agent_, std::map<pid_t, Addr>{{liar_.pid, Addr{kBlock}}}, nullptr,
-                     earlier_);
+                     earlier_, true);
   }
   ~World() {
     service_.reset();

@@ -176,6 +176,15 @@ std::vector<std::string> fuzz_seeds() {
                            .records = {reinterpret_cast<const std::uint8_t*>(records.data()), records.size()}},
                           out);
     recorder.append({.ns = 5, .tid = 1, .pid = 1, .payload = payload, .stack = stack}, "task", out);
+    using Change = format::ProcessEvent::Kind;
+    recorder.process({.kind = Change::exec, .pid = 1, .ns = 5, .comm = "task", .exe = "/bin/task"}, out);
+    recorder.process({.kind = Change::end, .pid = 1, .ns = 7, .comm = "task", .exit = 1}, out);
+    recorder.mappings({.pid = 1,
+                       .ns = 3,
+                       .is_all = true,
+                       .files = {{.begin = 4096, .end = 8192, .offset = 0, .path = "/bin/task", .build_id = "ab"}}},
+                      out);
+    recorder.loss({.ns = 6, .name = "uprobes/e", .hits = 1, .returns = 2}, out);
     recorder.end(std::vector<format::Total>{{.name = "uprobes/e", .lost = 1}}, out);
     recorder.flush(out);
     for (char number = 0; number < static_cast<char>(format::formats().size()); ++number)

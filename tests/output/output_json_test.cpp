@@ -49,6 +49,32 @@ TEST(Json, AProcessThatIsNotKnownIsNull) {
   EXPECT_NE(out.view().find(R"("pid":null,"tid":13)"), std::string_view::npos);
 }
 
+TEST(Json, WhatHappensToAProcess) {
+  using Change = ProcessEvent::Kind;
+  const auto line_of_event = [](const ProcessEvent& event, trace::ClockKind clock = trace::ClockKind::mono) {
+    Buffer out;
+    JsonFormatter({.clock = clock}).process(event, out);
+    return std::string(out.view());
+  };
+  EXPECT_EQ(line_of_event({.kind = Change::start, .pid = 7, .ns = 1'500'000'000, .parent = 6, .comm = "zsh"}),
+            "{\"type\":\"start\",\"time\":1.500000000,\"pid\":7,\"parent\":6,\"comm\":\"zsh\"}\n");
+  EXPECT_EQ(line_of_event({.kind = Change::start, .pid = 7, .ns = 15, .comm = "z\n\xff"}, trace::ClockKind::wall),
+            R"({"type":"start","time":"15","pid":7,"comm":"z\u000a\\xff","escaped_comm":true})"s + "\n");
+  EXPECT_EQ(line_of_event({.kind = Change::exec, .pid = 7, .comm = "ls", .exe = "/\xfe"}),
+            R"({"type":"exec","time":0.000000000,"pid":7,"comm":"ls","exe":"/\\xfe","escaped_exe":true})"s + "\n");
+  EXPECT_EQ(line_of_event({.kind = Change::end, .pid = 7, .comm = "ls", .exit = 0}),
+            "{\"type\":\"end\",\"time\":0.000000000,\"pid\":7,\"comm\":\"ls\",\"exit\":0}\n");
+  EXPECT_EQ(line_of_event({.kind = Change::end, .pid = 7, .comm = "ls", .signal = 9}),
+            "{\"type\":\"end\",\"time\":0.000000000,\"pid\":7,\"comm\":\"ls\",\"signal\":9}\n");
+}
+
+TEST(Json, LossesUpToAMomentAreNoSums) {
+  Buffer out;
+  JsonFormatter({}).loss({.ns = 1'500'000'000, .name = "uprobes/e", .hits = 3, .returns = 1}, out);
+  EXPECT_EQ(out.view(),
+            "{\"type\":\"lost\",\"time\":1.500000000,\"name\":\"uprobes/e\",\"hits_so_far\":3,\"returns_so_far\":1}\n");
+}
+
 TEST(Json, IntegersThatADoubleCannotHoldAreStrings) {
   const std::uint64_t most = std::uint64_t{1} << 53;
   EXPECT_EQ(arguments_of(Record().field("k", Kind::unsigned_decimal, most)), R"("k":9007199254740992}})");

@@ -6,11 +6,13 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "engine/export/formats.h"
+#include "engine/recording/course_entries.h"
 #include "engine/recording/recorder.h"
 #include "engine/recording/replay.h"
 #include "tests/output/sample.h"
@@ -152,6 +154,121 @@ TEST_F(Recording, HoldsTheClocks) {
   EXPECT_EQ(unknown.error, "the recording does not hold the clock boot");
 }
 
+TEST_F(Recording, HasTheCourseOfTheSession) {
+  using Change = format::ProcessEvent::Kind;
+  Recorder recorder({});
+  format::Buffer out;
+  recorder.add(records_[0].layout);
+  // Later than the records of its turn, and not in order of time.
+  recorder.append(records_[0].event(1'500'000'000), "zsh", out);
+  recorder.loss({.ns = 1'700'000'000, .name = "uprobes/e", .hits = 3, .returns = 1}, out);
+  recorder.process({.kind = Change::start, .pid = 7, .ns = 1'500'000'000, .parent = 6, .comm = "zsh"}, out);
+  recorder.flush(out);
+  recorder.append(records_[0].event(1'800'000'000), "zsh", out);
+  recorder.process({.kind = Change::end, .pid = 7, .ns = 1'900'000'000, .comm = "cat", .signal = 9}, out);
+  recorder.process({.kind = Change::exec, .pid = 7, .ns = 1'600'000'000, .comm = "cat", .exe = "/bin/cat"}, out);
+  recorder.end({}, out);
+  recorder.flush(out);
+  write(std::string(out.view()));
+  const std::string text = play({.format = "json"}).text;
+  std::string order;
+  for (const std::string_view key :
+       {R"({"type":"start","time":1.500000000,"pid":7,"parent":6,"comm":"zsh"})", R"({"time":1.500000000,)",
+        R"({"type":"lost","time":1.700000000,"name":"uprobes/e","hits_so_far":3,"returns_so_far":1})",
+        R"({"type":"exec","time":1.600000000,"pid":7,"comm":"cat","exe":"/bin/cat"})", R"({"time":1.800000000,)",
+        R"({"type":"end","time":1.900000000,"pid":7,"comm":"cat","signal":9})"}) {
+    const std::size_t at = text.find(key, order.size());
+    ASSERT_NE(at, std::string::npos) << key << " is not in its place in\n" << text;
+    order = text.substr(0, at + 1);
+  }
+  EXPECT_EQ(play({.format = "json", .task = "other"}).text.find("start"), std::string::npos);
+  EXPECT_EQ(play({.format = "csv"}).text.find("exec"), std::string::npos);
+  EXPECT_EQ(hits_of({}), 2u);
+}
+
+format::ProcessMappings mappings_of(std::uint32_t pid, std::size_t count) {
+  format::ProcessMappings all{.pid = pid, .ns = pid, .is_all = true, .files = {}};
+  for (std::uint64_t i = 1; i <= count; ++i)
+    all.files.push_back({.begin = i << 20, .end = (i << 20) + 4096, .path = std::string(200, 'p'), .build_id = "ab"});
+  return all;
+}
+
+TEST(CourseEntries, MappingsAreInSmallEntries) {
+  std::vector<CourseItem> items;
+  add_course_items(mappings_of(7, 1000), items);
+  ASSERT_GT(items.size(), 10u);
+  for (const CourseItem& item : items) {
+    EXPECT_LT(item.bytes.size(), 16384u);
+    EXPECT_TRUE(are_mappings(item.bytes));
+    EXPECT_FALSE(are_mappings(item.bytes.substr(0, item.bytes.size() - 1)));
+    const char flags = &item == items.data() ? kAllMappings : 0;
+    EXPECT_EQ(item.bytes[offsetof(MappingsEntry, flags)], flags) << "the first one forgets what was before";
+  }
+  std::string bad = items[0].bytes;
+  bad[sizeof(MappingsEntry)] = bad[sizeof(MappingsEntry) + offsetof(MappingHead, end)] = 0;
+  std::memset(bad.data() + sizeof(MappingsEntry), 0, sizeof(MappingHead));
+  EXPECT_FALSE(are_mappings(bad)) << "an empty range";
+  EXPECT_FALSE(are_mappings(""));
+}
+
+// Each file of a recording is read alone. What is repeated leaves room for what is new.
+TEST_F(Recording, LaterFilesHaveTheMappingsAgain) {
+  constexpr std::uint64_t kLimit = 1 << 20;
+  Recorder recorder({}, kLimit);
+  format::Buffer out;
+  recorder.add(records_[0].layout);
+  recorder.mappings(mappings_of(7, 3), out);
+  recorder.mappings(mappings_of(8, 5), out);
+  recorder.process({.kind = format::ProcessEvent::Kind::end, .pid = 8, .ns = 9}, out);
+  for (std::uint32_t pid = 10; pid < 20; ++pid) recorder.mappings(mappings_of(pid, 1000), out);
+  recorder.flush(out);
+  EXPECT_TRUE(recorder.is_full());
+  EXPECT_LT(out.size(), kLimit);
+  out.clear();
+  recorder.begin_file();
+  EXPECT_FALSE(recorder.is_full());
+  recorder.append(records_[0].event(1'500'000'000), "zsh", out);
+  recorder.flush(out);
+  EXPECT_LT(out.size(), kLimit);
+  write(std::string(out.view()));
+  EXPECT_NE(play().text.find("zsh"), std::string::npos);
+  EXPECT_NE(out.view().find(std::string(200, 'p')), std::string_view::npos);
+}
+
+TEST_F(Recording, AnOlderOneIsRead) {
+  record(hits_, {});
+  const std::string text = play().text;
+  bytes_[offsetof(FileHead, version)] = 2;
+  write(bytes_);
+  EXPECT_EQ(play().text, text);
+  bytes_[offsetof(FileHead, version)] = 1;
+  write(bytes_);
+  EXPECT_NE(play().error, "");
+}
+
+// Whatever is not an entry of the course ends the recording there.
+TEST(CourseEntries, RefuseWhatNoRecorderWrites) {
+  const CourseItem good = course_item(format::ProcessEvent{.pid = 1, .ns = 5, .comm = "c", .exe = "e", .exit = 3});
+  ASSERT_TRUE(course_event(good.kind, good.bytes));
+  EXPECT_EQ(std::get<format::ProcessEvent>(*course_event(good.kind, good.bytes)).exit, 3);
+  for (std::size_t size = 0; size < good.bytes.size(); ++size)
+    EXPECT_FALSE(course_event(good.kind, good.bytes.substr(0, size))) << size;
+  EXPECT_FALSE(course_event(good.kind, good.bytes + "x"));
+  EXPECT_FALSE(course_event(EntryKind::loss, good.bytes));
+  const auto changed = [&](std::size_t at, std::uint32_t word) {
+    std::string bytes = good.bytes;
+    std::memcpy(bytes.data() + at, &word, sizeof word);
+    return course_event(good.kind, bytes).has_value();
+  };
+  EXPECT_FALSE(changed(offsetof(ProcessEntry, kind), 0));
+  EXPECT_FALSE(changed(offsetof(ProcessEntry, kind), 4));
+  EXPECT_FALSE(changed(offsetof(ProcessEntry, zero), 1));
+  EXPECT_FALSE(changed(offsetof(ProcessEntry, exit), 256));
+  EXPECT_TRUE(changed(offsetof(ProcessEntry, signal), 15));
+  const format::ProcessEvent long_names{.comm = std::string(99, 'c'), .exe = std::string(9999, 'e')};
+  EXPECT_TRUE(course_event(EntryKind::process, course_item(long_names).bytes)) << "they are cut";
+}
+
 TEST_F(Recording, HasAHeaderIfTheSessionHadOne) {
   record(hits_, {}, false);
   EXPECT_EQ(play().text, print(*format::format_called("text")->make({}), hits_, false));
@@ -237,12 +354,12 @@ TEST_F(Recording, OtherFilesAndVersions) {
   EXPECT_EQ(play().error, "is not a recording of uprobe-run");
   write("# tracer: nop\n#                                _-----=> irqs-off/BH-disabled\n");
   EXPECT_EQ(play().error, "is not a recording of uprobe-run");
-  for (const std::uint32_t version : {1u, 3u}) {
+  for (const std::uint32_t version : {1u, 4u}) {
     FileHead head{.version = version};
     head.tool = {'9', '.', '1'};
     write(std::string(reinterpret_cast<const char*>(&head), sizeof head));
     EXPECT_EQ(play().error, "is a recording of format " + std::to_string(version) +
-                                ", and this uprobe-run reads format 2: uprobe-run 9.1 reads it");
+                                ", and this uprobe-run reads the formats 2 to 3: uprobe-run 9.1 reads it");
   }
   ::unlink(path_.c_str());
   EXPECT_EQ(play().error, "No such file or directory");
