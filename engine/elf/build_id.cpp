@@ -11,6 +11,8 @@
 namespace uprobe::elf {
 namespace {
 
+using std::string_view_literals::operator""sv;
+
 constexpr std::size_t kMostHeaders = 128, kMostNoteBytes = 65536, kMostIdBytes = 32;
 
 bool read_whole(const Fd& file, void* to, std::size_t bytes, std::uint64_t offset) {
@@ -34,7 +36,7 @@ std::string hexadecimal(std::string_view bytes) {
 
 // The parts of a note follow each other, each at a multiple of `alignment`.
 std::string id_in(std::string_view notes, std::size_t alignment) {
-  constexpr std::string_view kOwner("GNU", 4);
+  constexpr std::string_view kOwner = "GNU\0"sv;
   const auto up = [&](std::size_t size) { return (size + alignment - 1) / alignment * alignment; };
   Elf64_Nhdr note;
   while (notes.size() >= sizeof note) {

@@ -6,13 +6,14 @@
 #include <chrono>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "engine/export/files.h"
 #include "engine/export/formats.h"
 #include "engine/pictures/counters.h"
 #include "engine/recording/raw_records.h"
 #include "engine/recording/recorder.h"
-#include "engine/session/process_watch.h"
+#include "engine/service/process_watch.h"
 #include "engine/trace/clock_map.h"
 #include "engine/trace/clocks.h"
 
@@ -117,21 +118,9 @@ class Printer : public Recipient {
     end_record();
   }
   bool wants_course() const override { return writer_.formatter->wants_course(); }
-  void take_process(const format::ProcessEvent& event) override {
-    if (is_full()) return;
-    format::ProcessEvent shown = event;
-    shown.ns = clocks_.shown(event.ns);
-    writer_.formatter->process(shown, text_);
-  }
-  void take_loss(const format::LossSoFar& loss) override {
-    if (is_full()) return;
-    format::LossSoFar shown = loss;
-    shown.ns = clocks_.shown(loss.ns);
-    writer_.formatter->loss(shown, text_);
-  }
   bool wants_mappings() const override { return writer_.formatter->wants_mappings(); }
-  void take_mappings(const format::ProcessMappings& mappings) override {
-    if (!is_full()) writer_.formatter->mappings(mappings, text_);
+  void take_course(const CourseRelay::Item& item) override {
+    if (!is_full()) std::visit([&](const auto& one) { show(one); }, item);
   }
   void end_batch() override {
     writer_.formatter->flush(text_);
@@ -157,6 +146,15 @@ class Printer : public Recipient {
   std::uint64_t unwritten() const override { return unwritten_; }
 
  private:
+  void show(format::ProcessEvent event) {
+    event.ns = clocks_.shown(event.ns);
+    writer_.formatter->process(event, text_);
+  }
+  void show(format::LossSoFar loss) {
+    loss.ns = clocks_.shown(loss.ns);
+    writer_.formatter->loss(loss, text_);
+  }
+  void show(const format::ProcessMappings& mappings) { writer_.formatter->mappings(mappings, text_); }
   // Nothing is lost for a reader that has gone away.
   void note_error(int error) {
     broken_ = error != 0;
@@ -248,19 +246,9 @@ void OwnRecords::take_run(const trace::RecordRun& run) {
   recipient_->take_run(run);
 }
 
-void OwnRecords::tell_process(const format::ProcessEvent& event) {
-  if (relay_ && !is_discarding_) relay_->take(event);
-  if (recipient_ != nullptr) recipient_->take_process(event);
-}
-
-void OwnRecords::tell_loss(const format::LossSoFar& loss) {
-  if (relay_ && !is_discarding_) relay_->take(loss);
-  if (recipient_ != nullptr) recipient_->take_loss(loss);
-}
-
-void OwnRecords::tell_mappings(const format::ProcessMappings& mappings) {
-  if (relay_ && !is_discarding_) relay_->take(mappings);
-  if (recipient_ != nullptr) recipient_->take_mappings(mappings);
+void OwnRecords::tell_course(const CourseRelay::Item& item) {
+  if (relay_ && !is_discarding_) relay_->take(item);
+  if (recipient_ != nullptr) recipient_->take_course(item);
 }
 
 void OwnRecords::end_batch() {

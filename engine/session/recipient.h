@@ -11,11 +11,10 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/ipc/course_relay.h"
 #include "engine/ipc/record_queue.h"
-#include "engine/output/course.h"
 #include "engine/output/symbols.h"
 #include "engine/resolve/probe_builder.h"
-#include "engine/session/course_relay.h"
 #include "engine/trace/event_record.h"
 #include "engine/trace/record_run.h"
 #include "engine/types.h"
@@ -35,10 +34,8 @@ class Recipient {
   virtual void take_run(const trace::RecordRun&) {}
   // Whether it wants the course of the session (course.h), which costs a look at each process.
   virtual bool wants_course() const { return false; }
-  virtual void take_process(const format::ProcessEvent&) {}
-  virtual void take_loss(const format::LossSoFar&) {}
   virtual bool wants_mappings() const { return false; }
-  virtual void take_mappings(const format::ProcessMappings&) {}
+  virtual void take_course(const CourseRelay::Item&) {}
   virtual void end_batch() {}
   // The session has come to its end. `summary` is called only where it is needed.
   virtual void end(const std::function<Summary()>& /*summary*/) {}
@@ -88,9 +85,7 @@ class OwnRecords {
   void end_batch();
   // It learns of each record before that is handed on. Null: none does.
   void watch(ProcessWatch* watch) { watch_ = watch; }
-  void tell_process(const format::ProcessEvent& event);
-  void tell_loss(const format::LossSoFar& loss);
-  void tell_mappings(const format::ProcessMappings& mappings);
+  void tell_course(const CourseRelay::Item& item);
   std::uint64_t dropped_course() const { return relay_ ? relay_->dropped() : 0; }
   void tell();
   // How many of an event's records the queue has lost.

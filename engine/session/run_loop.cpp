@@ -27,15 +27,6 @@ void wait_for(int event, std::chrono::microseconds limit) {
   ::ppoll(&poll_for, 1, &timeout, nullptr);
 }
 
-void tell_item(const CourseRelay::Item& item, Recipient& recipient) {
-  if (const auto* const event = std::get_if<format::ProcessEvent>(&item))
-    recipient.take_process(*event);
-  else if (const auto* const mappings = std::get_if<format::ProcessMappings>(&item))
-    recipient.take_mappings(*mappings);
-  else
-    recipient.take_loss(std::get<format::LossSoFar>(item));
-}
-
 }  // namespace
 
 Result<Ending> RunLoop::run(const RunOptions& options, Recipient& recipient) {
@@ -46,7 +37,7 @@ Result<Ending> RunLoop::run(const RunOptions& options, Recipient& recipient) {
   if (parts_.client_tool.has_joined()) return parts_.client_tool.run(options, recipient);
   RETURN_IF_ERROR(parts_.ends.begin(options));
   parts_.recording.own().lead_to(&recipient);
-  parts_.course.begin(recipient);
+  parts_.course.begin(recipient.wants_course(), recipient.wants_mappings());
   const LeaveWish wish(options, recipient, parts_.targets.attaches());
   Turn turn = parts_.reader.take_over();
   do {
@@ -112,7 +103,7 @@ void RunLoop::print_queue(std::string& bytes, Recipient& recipient) {
   parts_.recording.own().queue().swap_out(bytes);
   parts_.recording.let_learn(recipient);
   CourseRelay& relay = parts_.recording.own().relay();
-  const auto tell = [&](const CourseRelay::Item& item) { tell_item(item, recipient); };
+  const auto tell = [&](const CourseRelay::Item& item) { recipient.take_course(item); };
   relay.tell_before(tell);
   each_record(bytes, [&](const ClientRecord& record) { recipient.take(record.record, record.task); });
   relay.tell_after(tell);
@@ -150,7 +141,7 @@ void RunLoop::stop_tracing() {
 void RunLoop::end_session(ClientEnd why) {
   stop_tracing();
   parts_.recording.read_all();
-  parts_.course.end();
+  parts_.course.end(parts_.recording.own().dropped_course());
   parts_.sockets.end_rings();
   parts_.recording.own().end_batch();
   parts_.reader.end_settling();

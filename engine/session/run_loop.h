@@ -10,10 +10,10 @@
 #include <string>
 
 #include "engine/inject/preloaded.h"
+#include "engine/service/course.h"
 #include "engine/session/attacher.h"
 #include "engine/session/client_service.h"
 #include "engine/session/client_tool.h"
-#include "engine/session/course.h"
 #include "engine/session/end_watch.h"
 #include "engine/session/event_changes.h"
 #include "engine/session/reader_thread.h"

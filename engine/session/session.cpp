@@ -8,10 +8,10 @@
 #include "engine/pictures/counters.h"
 #include "engine/process/processes.h"
 #include "engine/resolve/programs.h"
+#include "engine/service/course.h"
 #include "engine/session/attacher.h"
 #include "engine/session/client_service.h"
 #include "engine/session/client_tool.h"
-#include "engine/session/course.h"
 #include "engine/session/end_watch.h"
 #include "engine/session/event_changes.h"
 #include "engine/session/event_table.h"
@@ -53,6 +53,8 @@ struct Session::State {
   Status serve() { return sockets.serve(changes, clients.calls()); }
   Status launch(const std::string& program, const std::vector<std::string>& argv);
   std::unique_ptr<Recipient> make_printer_for(const RunOptions& how, const Output& output);
+  Course::Needs course_needs();
+  std::vector<Course::FirstProcess> first_processes();
 
   const SessionOptions options;
   Messages messages;
@@ -81,7 +83,7 @@ struct Session::State {
                          .changes = changes,
                          .reader = reader,
                          .report = report}};
-  Course course{recording, targets, changes, messages};
+  Course course{course_needs()};
   RunLoop loop{{.recording = recording,
                 .targets = targets,
                 .ends = ends,
@@ -99,6 +101,28 @@ std::unique_ptr<Recipient> Session::State::make_printer_for(const RunOptions& ho
   auto printer = make_printer(table.probes(), how, output, shown_characters(options), recording.symbols());
   table.alone([&] { printer->learn_events(); });
   return printer;
+}
+
+std::vector<Course::FirstProcess> Session::State::first_processes() {
+  const std::uint64_t began = recording.began_ns();
+  std::vector<Course::FirstProcess> all;
+  for (const pid_t pid : targets.roots()) {
+    const trace::Task task = recording.names().called(static_cast<std::uint32_t>(pid));
+    all.push_back({pid, began, std::string(recording.names().name(task, began))});
+  }
+  return all;
+}
+
+Course::Needs Session::State::course_needs() {
+  return {.tell = [this](const CourseRelay::Item& item) { recording.own().tell_course(item); },
+          .watch = [this](ProcessWatch* watch) { recording.own().watch(watch); },
+          .note = [this](std::string text) { messages.notes.push_back(std::move(text)); },
+          .area = [this]() -> const trace::Area& { return recording.area(); },
+          .first = [this] { return first_processes(); },
+          .has_handed_on = [this](std::uint64_t ns) { return recording.has_handed_on(ns); },
+          .own_child = [this] { return targets.awaits_program() ? targets.child() : 0; },
+          .mappings = [this] { return targets.has_mail() ? targets.mail().mappings() : nullptr; },
+          .progress = [this] { return changes.progress(); }};
 }
 
 namespace {

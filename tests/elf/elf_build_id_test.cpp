@@ -65,7 +65,7 @@ TEST(BuildId, OfADamagedFileThereIsNone) {
   EXPECT_TRUE(is_none([](Made& m) { m.segment.p_filesz = ~std::uint64_t{0}; }));
   EXPECT_TRUE(is_none([](Made& m) { m.first.n_namesz = 0xffffffff; }));
   EXPECT_TRUE(is_none([](Made& m) { m.first.n_descsz = 0xfffffffc; }));
-  EXPECT_TRUE(is_none([](Made& m) { m.note.n_descsz = 5; }));
+  EXPECT_TRUE(is_none([](Made& m) { m.note.n_descsz = 64; }));
   EXPECT_TRUE(is_none([](Made& m) { m.owner[0] = 'X'; }));
 }
 

@@ -157,11 +157,13 @@ TEST_F(ReaderTest, WaitsForAWriterThatHasStamped) {
   time_.now = kStart + kMillisecond;
   reader.poll(got_.sink());
   EXPECT_EQ(offsets(got_), (Times{50'000}));
+  EXPECT_TRUE(reader.has_handed_on(kStart + 90'000) && !reader.has_handed_on(kStart + 100'000));
   ASSERT_TRUE(slow.build(kStart + 100'000, make_payload(0, 77, 0)));
   slow.commit();
   slow.give_back();
   reader.poll(got_.sink());
   EXPECT_EQ(offsets(got_), (Times{50'000, 100'000, 200'000}));
+  EXPECT_TRUE(reader.has_handed_on(kStart + 200'000));
 }
 
 // Claimed, but not yet stamped: the stamp is that of an older record. The ring was free at the last poll, which is the

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/session/course_relay.h"
-#include "engine/session/process_watch.h"
+#include "engine/ipc/course_relay.h"
+#include "engine/service/process_watch.h"
 #include "engine/shared/session_area.h"
 #include "engine/trace/task_names.h"
 

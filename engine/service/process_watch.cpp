@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/session/process_watch.h"
+#include "engine/service/process_watch.h"
 
 #include <poll.h>
 #include <sys/syscall.h>
