@@ -52,6 +52,7 @@ program::EventLayout layout(program::Style style) {
   };
   add(program::Kind::symbol, 8, 0), add(program::Kind::string, 4, 2), add(program::Kind::floating, 4, 0);
   add(program::Kind::character, 1, 3), add(program::Kind::hex, 2, 0);
+  made.print_format = "%p s=%5.3s %+.2f%% %c %#06x\n";
   return made;
 }
 

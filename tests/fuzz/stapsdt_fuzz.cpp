@@ -10,6 +10,7 @@
 #include "engine/marker/marks.h"
 #include "engine/program/compile.h"
 #include "engine/program/verify.h"
+#include "engine/spec/name.h"
 #include "tests/fuzz/driver.h"
 #include "tests/marker/made_markers.h"
 
