@@ -103,8 +103,12 @@ Output:
                             functions with both -p and -r; other hits are leaves
       --counter=E:FIELD     with --format=chrome or html: show the numbers in
                             FIELD of the event E as a curve (repeatable)
-      --min-latency=TIME    with --graph: only calls that last TIME (as in 1ms),
-                            and what is inside of them
+      --min-latency=TIME    only calls that last TIME (as in 1ms): of -r, with
+                            --graph also what is inside of them
+      --sample=1/N          record one of N calls, by chance; its entry and its
+                            return stay together
+      --rate=N/s            record at most N hits a second of each probe; the
+                            others are counted
       --no-header           no names of columns before the trace
   -s, --string-limit=N      show N bytes of a string, 65535 at most (default
                             4096); three dots after it: there is more

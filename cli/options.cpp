@@ -205,6 +205,8 @@ constexpr std::array kRows = {
     Row{0, "style", required_argument, "STYLE", set_style},
     Row{0, "graph", no_argument, "", [](Options& o, Text) { return set_format(o, "graph"); }},
     Row{0, "counter", required_argument, "E:FIELD", add_counter},
+    Row{0, "sample", required_argument, "1/N", [](Options& o, Text v) { return store(o.one_in, parse_share(v)); }},
+    Row{0, "rate", required_argument, "N/s", [](Options& o, Text v) { return store(o.per_second, parse_rate(v)); }},
     Row{0, "min-latency", required_argument, "TIME",
         [](Options& o, Text v) { return store(o.min_latency, parse_duration(v)); }},
     Row{0, "no-header", no_argument, "", [](Options& o, Text) { return o.no_header = true, ok(); }},

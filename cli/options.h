@@ -92,6 +92,8 @@ struct Options {
   std::optional<trace::ClockKind> clock;    // --clock; else mono
   std::vector<std::string> counters;        // --counter
   std::chrono::nanoseconds min_latency{0};  // of the calls that are shown; 0: all
+  std::uint32_t one_in = 0;                 // --sample; 0: all
+  std::uint32_t per_second = 0;             // --rate; 0: no limit
   bool no_header = false;
   bool stacks = false;  // -k
   CallSums calls = CallSums::none;

@@ -28,6 +28,7 @@
 #include "cli/skip_refused.h"
 #include "cli/summary.h"
 #include "cli/text.h"
+#include "cli/thinning.h"
 #include "cli/top.h"
 #include "cli/version.h"
 #include "engine/base/debuginfod.h"
@@ -216,6 +217,7 @@ bool prepare(const Call& call) {
   options.force = call.options.force;
   options.tier = call.options.tier;
   options.returns = returns_for(call.options);
+  options.thinning = thinning_of(call.options);
   options.style = call.options.style;
   options.counters = call.options.counters;
   options.has_fixed_fields = has_fixed_fields(call.options);

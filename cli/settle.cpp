@@ -8,6 +8,7 @@
 
 #include "cli/calls.h"
 #include "cli/output_options.h"
+#include "cli/thinning.h"
 #include "cli/usage.h"
 #include "engine/base/process_paths.h"
 
@@ -141,6 +142,7 @@ Status settle(Options& options) {
   if (options.string_limit && options.strict)
     return usage("-s does not go with --strict, which has the kernel's limits of strings");
   RETURN_IF_ERROR(settle_calls(options));
+  RETURN_IF_ERROR(settle_thinning(options));
   if (!options.control.empty() && options.daemonize) return usage("-D is for a program that is started, and none is");
   if (!options.control.empty()) return settle_control(options);
   for (const ControlCommand& command : options.commands)

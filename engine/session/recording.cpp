@@ -253,7 +253,10 @@ EventCounts Recording::all_counts_of(std::size_t event) const {
           .missed = seen.missed,
           .unavailable = seen.unavailable,
           .entries = seen.entries,
-          .self_unknown = seen.self_unknown};
+          .self_unknown = seen.self_unknown,
+          .unsampled = seen.unsampled,
+          .over_rate = seen.over_rate,
+          .too_short = seen.too_short};
 }
 
 EventCounts Recording::counts_of(std::size_t event) const {
@@ -267,7 +270,10 @@ EventCounts Recording::counts_of(std::size_t event) const {
           .missed = all.missed - before.missed,
           .unavailable = all.unavailable - before.unavailable,
           .entries = all.entries - before.entries,
-          .self_unknown = all.self_unknown - before.self_unknown};
+          .self_unknown = all.self_unknown - before.self_unknown,
+          .unsampled = all.unsampled - before.unsampled,
+          .over_rate = all.over_rate - before.over_rate,
+          .too_short = all.too_short - before.too_short};
 }
 
 }  // namespace uprobe
