@@ -118,6 +118,12 @@ Output:
   -C, --summary-too         the trace, and then the table
       --top                 the table on the terminal, each second; with -P keys
                             choose the column that it is sorted by, and q ends
+      --leak=malloc         what was allocated and not freed, by stack: malloc,
+                            calloc, realloc, memalign and the like; OBJECT:malloc
+                            means those of OBJECT
+      --pair=PAIR           the same for 'OPENING:KEY[/SIZE] -> CLOSING:KEY', as
+                            in 'open:$retval:s32 -> close:$arg1:s32'; without
+                            sizes also how long each key was held (repeatable)
       --summary-file=FILE   the table goes to FILE (- = standard output); with
                             --json as an array of objects
       --profile             after the trace, one line per probe, as in
@@ -166,7 +172,8 @@ Look without running:
       --check               show how uprobe_events would read the definitions,
                             or what is wrong with them
       --json                print the answer of --check as a JSON object, or
-                            the table of -c as an array of them
+                            the table of -c or the report of --leak and --pair
+                            as an array of them
       --list-events         list the defined events, as uprobe_events would
       --format-file         print the events' format files
   -V, --version             print the version, the commit and the libraries

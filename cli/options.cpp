@@ -9,6 +9,7 @@
 
 #include "cli/foreign_places.h"
 #include "cli/output_options.h"
+#include "cli/pairs.h"
 #include "cli/settle.h"
 #include "cli/text.h"
 #include "cli/usage.h"
@@ -272,6 +273,8 @@ constexpr std::array kRows = {
     Row{'c', "summary", no_argument, "", [](Options& o, Text) { return o.calls = CallSums::alone, ok(); }},
     Row{'C', "summary-too", no_argument, "", [](Options& o, Text) { return o.calls = CallSums::too, ok(); }},
     Row{0, "top", no_argument, "", [](Options& o, Text) { return o.top = true, o.calls = CallSums::alone, ok(); }},
+    Row{0, "leak", required_argument, "FAMILY", add_leak},
+    Row{0, "pair", required_argument, "PAIR", add_pair},
     Row{0, "summary-file", required_argument, "FILE", [](Options& o, Text v) { return set_name(o.summary_file, v); }},
     Row{0, "raw-strings", no_argument, "", [](Options& o, Text) { return o.raw_strings = true, ok(); }},
     Row{'q', "quiet", no_argument, "", [](Options& o, Text) { return o.quiet = true, ok(); }},

@@ -98,6 +98,8 @@ struct Options {
   bool stacks = false;  // -k
   CallSums calls = CallSums::none;
   bool top = false;                // --top
+  bool finds_leaks = false;        // --leak
+  std::size_t pairs = 0;           // --pair: how many
   std::string summary_file;        // of the table of calls; empty: standard error
   std::string record;              // --record: takes the place of `output`; empty: none
   std::uint64_t record_limit = 0;  // --limit; 0: none

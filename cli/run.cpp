@@ -23,6 +23,7 @@
 #include "cli/live_control.h"
 #include "cli/options.h"
 #include "cli/output_options.h"
+#include "cli/pairs.h"
 #include "cli/probes_file.h"
 #include "cli/replay.h"
 #include "cli/skip_refused.h"
@@ -240,7 +241,8 @@ bool prepare(const Call& call) {
     if (!rest) call.diagnostics.error(rest.error());
     return static_cast<bool>(rest);
   }
-  const Status prepared = call.engine.prepare(options);
+  const auto try_all = [&](const SessionOptions& these) { return call.engine.prepare(these); };
+  const Status prepared = prepare_pairs(options, *definitions, try_all, call.diagnostics);
   if (prepared) return true;
   if (prepared.error().where.starts_with("--counter=")) return call.diagnostics.error(prepared.error()), false;
   if (const Error cause = cause_of(call, prepared.error()); !same(cause, prepared.error()))

@@ -108,11 +108,11 @@ void record_event(const Hit& hit, AreaHeader* area, u32 event_index);
 // Counts a return that will not be seen.
 void count_missed(AreaHeader* area, u32 event_index);
 
-// entry_record.cpp. Makes the entry record of the function that begins at the point, for an event at its return; of a call that the event
-// leaves out, it only takes an older record away.
+// entry_record.cpp. Makes the entry record of the function that begins at the point, for an event at its return; of a call
+// that the event leaves out, it only takes an older record away.
 void note_entry(const Hit& hit, AreaHeader* area, u32 event_index, bool is_chosen = true);
-// Fills in hit.noted for the call that returns now: `slot` held its return address. An entry record is taken once. Whether the event records
-// the return.
+// Fills in hit.noted for the call that returns now: `slot` held its return address. An entry record is taken once. Whether
+// the event records the return.
 bool take_entry(const Hit& hit, AreaHeader* area, u32 event_index, u64 slot);
 // The event, if it wants entry records; else null.
 const Event* noting_event(const AreaHeader* area, u32 event_index);

@@ -105,7 +105,8 @@ const Event* noting_event(const AreaHeader* area, u32 event_index) {
   return (event->flags & shared::kEventNotes) != 0 ? event : nullptr;
 }
 
-// An older record of the place goes first, whether or not a new one is made: not of a call that the event leaves out (thinning.h).
+// An older record of the place goes first, whether or not a new one is made: not of a call that the event leaves out
+// (thinning.h).
 [[gnu::noinline]] void note_entry(const Hit& hit, AreaHeader* area, u32 event_index, bool is_chosen) {
   const Event* event = noting_event(area, event_index);
   if (event == nullptr) return;

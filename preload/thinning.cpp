@@ -6,8 +6,8 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-// Each bit of the result depends on all bits of the word (the finalizer of MurmurHash3): hits at regular times draw as evenly as
-// others.
+// Each bit of the result depends on all bits of the word (the finalizer of MurmurHash3): hits at regular times draw as evenly
+// as others.
 u64 mixed(u64 word) {
   word = (word ^ word >> 33) * 0xff51afd7ed558ccd;
   word = (word ^ word >> 33) * 0xc4ceb9fe1a85ec53;
@@ -53,8 +53,8 @@ void count_left_out(const AreaHeader& area, const Event& event, u64& counter) {
   return true;
 }
 
-// A tenth of a second's records may come at once. The word is shared, and a process may write nonsense there: it spoils the rate of
-// its own trust domain.
+// A tenth of a second's records may come at once. The word is shared, and a process may write nonsense there: it spoils the
+// rate of its own trust domain.
 [[gnu::noinline]] UPROBE_IN_SECTION Built take_turn(const RecordBuilder& builder, u64 tsc) {
   constexpr u64 kSecond = 1000000000, kMostTries = 16;
   const u32 rate = builder.event->per_second;

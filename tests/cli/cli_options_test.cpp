@@ -175,7 +175,7 @@ TEST(CliOptions, MistakesInWords) {
       {{"--forma"}, "unknown option '--forma' | it could be --format, --format-file"},
       {{"--format=tex", "-p", "p f:s", "ls"},
        "--format: 'tex' is not one of text, graph, json, csv, chrome, folded, perf, pprof, flamegraph, html, "
-       "trace.dat, ctf"},
+       "trace.dat, ctf, pairs, pairs-json"},
       {{"--format=trace.dat", "-p", "p f:s", "ls"},
        "--format=trace.dat: it is a file in which the tool writes at any place | -o FILE"},
       {{"--format=ctf", "-o", "-", "-p", "p f:s", "ls"}, "--format=ctf: it is a folder of files | -o FOLDER"},
