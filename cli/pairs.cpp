@@ -100,6 +100,16 @@ bool is_optional(std::string_view name) {
   return std::ranges::any_of(kAllocators, [&](const Allocator& one) { return name == one.name && !one.is_needed; });
 }
 
+// Whether there are probes besides those of pairs.
+bool has_others(const Options& options) {
+  const auto is_other = [](const ProbeSource& source) {
+    const std::string_view group =
+        source.text.size() < 2 ? std::string_view() : std::string_view(source.text).substr(2);
+    return !group.starts_with(kLeakGroup) && !group.starts_with("pair");
+  };
+  return std::ranges::any_of(options.sources, is_other);
+}
+
 void leave_out(std::string_view name, SessionOptions& options, Definitions& definitions) {
   const std::string left_out(name);
   for (std::size_t i = options.definitions.size(); i-- != 0;) {
@@ -153,6 +163,7 @@ Status settle_pairs(Options& options) {
     return refused_with("--sample, --rate and --min-latency: all calls have to be seen");
   if (!options.record.empty()) return ok();
   if (options.format != kNoChoice && options.format != kReport && options.format != kJsonReport) return ok();
+  if (has_others(options)) return refused_with("-p, -r and the like: it prints a report, and no trace");
   options.format = options.json || options.format == kJsonReport ? kJsonReport : kReport;
   return ok();
 }

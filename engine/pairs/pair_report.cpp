@@ -79,7 +79,7 @@ Words words_of(const std::string& group) {
 class Text {
  public:
   Text(const std::string& name, const PairGroup& group, const PairStacks& stacks, Buffer& out)
-      : name_(name), words_(words_of(name)), group_(group), stacks_(stacks), out_(out) {}
+      : name_(escaped(name)), words_(words_of(name)), group_(group), stacks_(stacks), out_(out) {}
 
   void add() {
     bool is_empty = true;
@@ -102,7 +102,7 @@ class Text {
   void times(const PairTable::Process& process);
   void notes();
 
-  const std::string& name_;
+  const std::string name_;
   const Words words_;
   const PairGroup& group_;
   const PairStacks& stacks_;

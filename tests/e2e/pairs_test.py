@@ -222,6 +222,7 @@ class Words(Pairs):
                               (["--pair=open:$retval x -> close:$arg1"], "is not a pair"),
                               (["--pair=no_such_function:$retval -> close:$arg1"], "no_such_function"),
                               (["--leak=malloc", "-c"], "--leak does not go with -c"),
+                              (["--leak=malloc", "-p", "puts"], "--leak does not go with -p"),
                               (["--leak=malloc", "--sample=1/10"], "--leak does not go with --sample"),
                               (["--leak=malloc", "--check"], "--leak is about a program that runs"),
                               (["--replay=x", "--leak=malloc"], "a recording has its probes already")):
