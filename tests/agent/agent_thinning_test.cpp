@@ -39,11 +39,16 @@ class Session {
   std::optional<trace::Area> area_;
 };
 
+shared::ProcessBlock& block() {
+  static shared::ProcessBlock& made = empty_block();
+  return made;
+}
+
 struct OneHit {
   shared::Point point{};
   shared::Registers registers{};
   EntryRecord noted{};
-  agent::Hit hit{&empty_block(), &point, &registers, 1, true, true};
+  agent::Hit hit{&block(), &point, &registers, 1, true, true};
 
   OneHit() { hit.noted = &noted; }
   bool chooses(Session& session, u16 event = 0, ConsumerKind kind = ConsumerKind::entry) {
