@@ -118,9 +118,9 @@ Output:
   -C, --summary-too         the trace, and then the table
       --top                 the table on the terminal, each second; with -P keys
                             choose the column that it is sorted by, and q ends
-      --leak=malloc         what was allocated and not freed, by stack: malloc,
-                            calloc, realloc, memalign and the like; OBJECT:malloc
-                            means those of OBJECT
+      --leak=FAMILY         malloc: what was allocated and not freed, by stack;
+                            also by calloc, realloc, memalign and the like.
+                            OBJECT:malloc means those of OBJECT
       --pair=PAIR           the same for 'OPENING:KEY[/SIZE] -> CLOSING:KEY', as
                             in 'open:$retval:s32 -> close:$arg1:s32'; without
                             sizes also how long each key was held (repeatable)
