@@ -107,8 +107,12 @@ Output:
                             functions with both -p and -r; other hits are leaves
       --counter=E:FIELD     with --format=chrome or html: show the numbers in
                             FIELD of the event E as a curve (repeatable)
-      --min-latency=TIME    with --graph: only calls that last TIME (as in 1ms),
-                            and what is inside of them
+      --min-latency=TIME    only calls that last TIME (as in 1ms): of -r, with
+                            --graph also what is inside of them
+      --sample=1/N          record one of N calls, by chance; its entry and its
+                            return stay together
+      --rate=N/s            record at most N hits a second of each probe; the
+                            others are counted
       --no-header           no names of columns before the trace
   -s, --string-limit=N      show N bytes of a string, 65535 at most (default
                             4096); three dots after it: there is more
@@ -118,6 +122,12 @@ Output:
   -C, --summary-too         the trace, and then the table
       --top                 the table on the terminal, each second; with -P keys
                             choose the column that it is sorted by, and q ends
+      --leak=FAMILY         malloc: what was allocated and not freed, by stack;
+                            also by calloc, realloc, memalign and the like.
+                            OBJECT:malloc means those of OBJECT
+      --pair=PAIR           the same for 'OPENING:KEY[/SIZE] -> CLOSING:KEY', as
+                            in 'open:$retval:s32 -> close:$arg1:s32'; without
+                            sizes also how long each key was held (repeatable)
       --summary-file=FILE   the table goes to FILE (- = standard output); with
                             --json as an array of objects
       --profile             after the trace, one line per probe, as in
@@ -166,7 +176,8 @@ Look without running:
       --check               show how uprobe_events would read the definitions,
                             or what is wrong with them
       --json                print the answer of --check as a JSON object, or
-                            the table of -c as an array of them
+                            the table of -c or the report of --leak and --pair
+                            as an array of them
       --list-events         list the defined events, as uprobe_events would
       --format-file         print the events' format files
   -V, --version             print the version, the commit and the libraries

@@ -10,6 +10,7 @@
 
 #include "cli/foreign_places.h"
 #include "cli/output_options.h"
+#include "cli/pairs.h"
 #include "cli/settle.h"
 #include "cli/text.h"
 #include "cli/usage.h"
@@ -216,6 +217,8 @@ constexpr std::array kRows = {
     Row{0, "style", required_argument, "STYLE", set_style},
     Row{0, "graph", no_argument, "", [](Options& o, Text) { return set_format(o, "graph"); }},
     Row{0, "counter", required_argument, "E:FIELD", add_counter},
+    Row{0, "sample", required_argument, "1/N", [](Options& o, Text v) { return store(o.one_in, parse_share(v)); }},
+    Row{0, "rate", required_argument, "N/s", [](Options& o, Text v) { return store(o.per_second, parse_rate(v)); }},
     Row{0, "min-latency", required_argument, "TIME",
         [](Options& o, Text v) { return store(o.min_latency, parse_duration(v)); }},
     Row{0, "no-header", no_argument, "", [](Options& o, Text) { return o.no_header = true, ok(); }},
@@ -288,6 +291,8 @@ constexpr std::array kRows = {
     Row{'c', "summary", no_argument, "", [](Options& o, Text) { return o.calls = CallSums::alone, ok(); }},
     Row{'C', "summary-too", no_argument, "", [](Options& o, Text) { return o.calls = CallSums::too, ok(); }},
     Row{0, "top", no_argument, "", [](Options& o, Text) { return o.top = true, o.calls = CallSums::alone, ok(); }},
+    Row{0, "leak", required_argument, "FAMILY", add_leak},
+    Row{0, "pair", required_argument, "PAIR", add_pair},
     Row{0, "summary-file", required_argument, "FILE", [](Options& o, Text v) { return set_name(o.summary_file, v); }},
     Row{0, "raw-strings", no_argument, "", [](Options& o, Text) { return o.raw_strings = true, ok(); }},
     Row{'q', "quiet", no_argument, "", [](Options& o, Text) { return o.quiet = true, ok(); }},

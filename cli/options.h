@@ -96,10 +96,14 @@ struct Options {
   std::optional<trace::ClockKind> clock;    // --clock; else mono
   std::vector<std::string> counters;        // --counter
   std::chrono::nanoseconds min_latency{0};  // of the calls that are shown; 0: all
+  std::uint32_t one_in = 0;                 // --sample; 0: all
+  std::uint32_t per_second = 0;             // --rate; 0: no limit
   bool no_header = false;
   bool stacks = false;  // -k
   CallSums calls = CallSums::none;
   bool top = false;                // --top
+  bool finds_leaks = false;        // --leak
+  std::size_t pairs = 0;           // --pair: how many
   std::string summary_file;        // of the table of calls; empty: standard error
   std::string record;              // --record: takes the place of `output`; empty: none
   std::uint64_t record_limit = 0;  // --limit; 0: none

@@ -38,15 +38,6 @@ Error refused(const Options& options, const std::string& text, const std::string
 
 Error daemonize_error(const std::string& text) { return Error{.code = Code::usage, .text = text}; }
 
-Status settle_latency(const Options& options) {
-  if (options.min_latency.count() == 0) return ok();
-  if (!records(options) && format::format_called(options.format)->shows_latency) return ok();
-  return Error{.code = Code::usage,
-               .text = records(options) ? "a recording has all calls" : "it chooses among the calls of a graph",
-               .where = "--min-latency",
-               .help = records(options) ? "--replay=FILE --graph --min-latency=TIME" : "--graph"};
-}
-
 Status settle_counters(const Options& options) {
   if (options.counters.empty() || format::format_called(options.format)->shows_counters) return ok();
   return Error{.code = Code::usage,
@@ -196,7 +187,6 @@ Status settle_output(const Options& options) {
 }
 
 Status settle_pictures(const Options& options) {
-  RETURN_IF_ERROR(settle_latency(options));
   RETURN_IF_ERROR(settle_counters(options));
   return settle_document(options);
 }

@@ -22,7 +22,7 @@ Status settle_daemonize(const Options& options);
 Status check_clock(const Options& options);
 // Whether the format can hold what else the options ask for.
 Status settle_output(const Options& options);
-// --min-latency goes with formats that show calls, --counter with those that show curves; a document has a place of its own.
+// --counter goes with formats that show curves; a document has a place of its own.
 Status settle_pictures(const Options& options);
 // Bytes that are no text do not go to a terminal.
 Status check_terminal(const Options& options, bool is_terminal);

@@ -23,11 +23,13 @@
 #include "cli/live_control.h"
 #include "cli/options.h"
 #include "cli/output_options.h"
+#include "cli/pairs.h"
 #include "cli/probes_file.h"
 #include "cli/replay.h"
 #include "cli/skip_refused.h"
 #include "cli/summary.h"
 #include "cli/text.h"
+#include "cli/thinning.h"
 #include "cli/top.h"
 #include "cli/version.h"
 #include "engine/base/debuginfod.h"
@@ -219,6 +221,7 @@ bool prepare(const Call& call) {
   options.allows_change = call.options.allows_change;
   options.tier = call.options.tier;
   options.returns = returns_for(call.options);
+  options.thinning = thinning_of(call.options);
   options.style = call.options.style;
   options.counters = call.options.counters;
   options.has_fixed_fields = has_fixed_fields(call.options);
@@ -243,7 +246,8 @@ bool prepare(const Call& call) {
     if (!rest) call.diagnostics.error(rest.error());
     return static_cast<bool>(rest);
   }
-  const Status prepared = call.engine.prepare(options);
+  const auto try_all = [&](const SessionOptions& these) { return call.engine.prepare(these); };
+  const Status prepared = prepare_pairs(options, *definitions, try_all, call.diagnostics);
   if (prepared) return true;
   if (prepared.error().where.starts_with("--counter=")) return call.diagnostics.error(prepared.error()), false;
   if (const Error cause = cause_of(call, prepared.error()); !same(cause, prepared.error()))

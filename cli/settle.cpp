@@ -8,6 +8,8 @@
 
 #include "cli/calls.h"
 #include "cli/output_options.h"
+#include "cli/pairs.h"
+#include "cli/thinning.h"
 #include "cli/usage.h"
 #include "engine/base/process_paths.h"
 
@@ -156,8 +158,10 @@ Status settle(Options& options) {
     return usage("--allow-change does not go with --strict, which has the kernel's language alone");
   if (options.string_limit && options.strict)
     return usage("-s does not go with --strict, which has the kernel's limits of strings");
+  RETURN_IF_ERROR(settle_pairs(options));
   RETURN_IF_ERROR(settle_calls(options));
   RETURN_IF_ERROR(settle_rings(options));
+  RETURN_IF_ERROR(settle_thinning(options));
   if (!options.control.empty() && options.daemonize) return usage("-D is for a program that is started, and none is");
   if (!options.control.empty()) return settle_control(options);
   for (const ControlCommand& command : options.commands)
@@ -179,8 +183,8 @@ Status settle(Options& options) {
       return usage("--lines and --vars need a program, or a file with -x", "e.g. uprobe-run --vars=main ./prog");
     return check_listed(options);
   }
-  if (options.json && options.mode != Mode::check && !sums_calls(options))
-    return usage("--json prints the answer of --check or the table of -c, and both are missing");
+  if (options.json && options.mode != Mode::check && !sums_calls(options) && !options.finds_leaks && options.pairs == 0)
+    return usage("--json prints the answer of --check, the table of -c or the report of --leak, and all are missing");
   if (options.sources.empty() && has_probe_option(options.program))
     return usage("options go before the program '" + options.program[0] + "'",
                  "e.g. uprobe-run -p DEF " + options.program[0]);

@@ -68,6 +68,9 @@ std::string probe_line(const ProbeSummary& probe, bool verbose) {
   std::string text = probe.name + " " + probe.place + ": " + counted(probe.hits, "hit", "hits");
   if (probe.hits == 0 && probe.missed == 0) text += " (" + (probe.hint.empty() ? "never reached" : probe.hint) + ")";
   if (probe.filtered != 0) text += ", " + grouped(probe.filtered) + " filtered";
+  if (probe.unsampled != 0) text += ", " + grouped(probe.hits - probe.unsampled) + " of them sampled";
+  if (probe.too_short != 0) text += ", " + grouped(probe.too_short) + " too short";
+  if (probe.over_rate != 0) text += ", " + grouped(probe.over_rate) + " over the rate";
   if (probe.disabled != 0 && !probe.is_counted) text += ", " + grouped(probe.disabled) + " while off";
   text += changes_text(probe);
   if (lost_count(probe) != 0) text += ", lost " + lost_text(probe, false);

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/program/thinning.h"
 #include "engine/shared/session_area.h"
 
 namespace uprobe::cli {
@@ -96,6 +97,22 @@ Result<std::uint64_t> parse_count(std::string_view text) {
   const std::optional<std::uint64_t> value = whole_number(text);
   if (!value || *value == 0) return unusable(text, "is not a number of events", "a whole number from 1 on");
   return *value;
+}
+
+Result<std::uint32_t> parse_share(std::string_view text) {
+  const std::string_view number = text.starts_with("1/") ? text.substr(2) : text;
+  const std::optional<std::uint64_t> value = whole_number(number);
+  if (!value || *value == 0 || *value > std::numeric_limits<std::uint32_t>::max())
+    return unusable(text, "is not a share of the calls", "1/N: one of N calls, as in 1/100");
+  return static_cast<std::uint32_t>(*value);
+}
+
+Result<std::uint32_t> parse_rate(std::string_view text) {
+  const std::string_view number = text.ends_with("/s") ? text.substr(0, text.size() - 2) : text;
+  const std::optional<std::uint64_t> value = whole_number(number);
+  if (!value || *value == 0 || *value > program::kMostPerSecond)
+    return unusable(text, "is not a rate", "N/s: at most N records a second, as in 1000/s");
+  return static_cast<std::uint32_t>(*value);
 }
 
 Result<std::chrono::nanoseconds> parse_duration(std::string_view text) {

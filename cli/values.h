@@ -16,6 +16,12 @@ namespace uprobe::cli {
 // 1 .. 2^64-1, decimal.
 Result<std::uint64_t> parse_count(std::string_view text);
 
+// "1/100", "100": one of so many calls, 1 to 2^32-1; one of one are all.
+Result<std::uint32_t> parse_share(std::string_view text);
+
+// "1000/s", "1000": so many in a second, 1 to program::kMostPerSecond.
+Result<std::uint32_t> parse_rate(std::string_view text);
+
 // "5" (seconds), "500ms", "1.5s", "2m", "1h", "250us"; more than 0, at most 100 years.
 Result<std::chrono::nanoseconds> parse_duration(std::string_view text);
 

@@ -12,6 +12,7 @@
 
 #include "engine/plan/return_mode.h"
 #include "engine/plan/tier.h"
+#include "engine/program/thinning.h"
 #include "engine/spec/probe_spec.h"
 #include "engine/trace/clocks.h"
 
@@ -50,6 +51,7 @@ struct SessionOptions {
   bool allows_change = false;         // triggers may change the program (engine/program/action.h)
   plan::Tier tier = plan::Tier::automatic;
   plan::ReturnMode returns = plan::ReturnMode::automatic;
+  program::Thinning thinning;              // of all definitions but those of a summary
   spec::Style style = spec::Style::event;  // for events without a style of their own
   std::string agent_path;                  // libuprobe.so; empty: the one next to the running program
   // Whether `uprobe-run --control` can find the session, by this process's id and by `name` unless that is empty, and whether
@@ -100,11 +102,12 @@ struct PlanReport {
 struct ProbeSummary {
   std::string name;        // "uprobes/zfree_entry"
   std::string place;       // "/bin/zsh:0x6ae40"
-  std::uint64_t hits = 0;  // recorded + filtered + disabled + lost
+  std::uint64_t hits = 0;  // recorded + filtered + disabled + left out + lost
   std::uint64_t recorded = 0;
-  std::uint64_t filtered = 0;  // rejected by the event's filter
-  std::uint64_t disabled = 0;  // while the event or all tracing was off
-  bool is_counted = false;     // by a histogram, and off from the start: it records nothing
+  std::uint64_t filtered = 0;                                 // rejected by the event's filter
+  std::uint64_t disabled = 0;                                 // while the event or all tracing was off
+  std::uint64_t unsampled = 0, over_rate = 0, too_short = 0;  // left out: SessionOptions::thinning
+  bool is_counted = false;  // by a histogram, and off from the start: it records nothing
   std::uint64_t lost_full = 0, lost_too_big = 0, lost_busy = 0;
   std::uint64_t lost_to_reader_lag =
       0;                     // a client's records that it took too slowly, or own ones while there were clients

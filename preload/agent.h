@@ -67,6 +67,7 @@ __attribute__((visibility("hidden"))) void uprobe_return_copy();
 struct EntryRecord {
   bool known;
   bool self_known;
+  u32 lot;          // thinning.h: drawn once for each hit; 0: not yet
   u64 nanoseconds;  // since the entry
   u64 self;         // nanoseconds of them outside of other probed calls; 0 if not known
   u64 words[shared::kNotedWords];
@@ -112,10 +113,12 @@ void record_event(const Hit& hit, AreaHeader* area, u32 event_index);
 // Counts a return that will not be seen.
 void count_missed(AreaHeader* area, u32 event_index);
 
-// entry_record.cpp. Makes the entry record of the function that begins at the point, for an event at its return.
-void note_entry(const Hit& hit, AreaHeader* area, u32 event_index);
-// Fills in hit.noted for the call that returns now: `slot` held its return address. An entry record is taken once.
-void take_entry(const Hit& hit, AreaHeader* area, u32 event_index, u64 slot);
+// entry_record.cpp. Makes the entry record of the function that begins at the point, for an event at its return; of a call
+// that the event leaves out, it only takes an older record away.
+void note_entry(const Hit& hit, AreaHeader* area, u32 event_index, bool is_chosen = true);
+// Fills in hit.noted for the call that returns now: `slot` held its return address. An entry record is taken once. Whether
+// the event records the return.
+bool take_entry(const Hit& hit, AreaHeader* area, u32 event_index, u64 slot);
 // The event, if it wants entry records; else null.
 const Event* noting_event(const AreaHeader* area, u32 event_index);
 
@@ -141,6 +144,7 @@ enum class Built : u32 {
   wants_call,  // a system call is needed, which an rseq section must not make
   dropped,     // by the event's filter
   disabled,    // the event, or the session, is off
+  over_rate,   // the event has had its records of this second
 };
 struct Payload {
   u8* at;

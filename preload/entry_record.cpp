@@ -21,6 +21,7 @@
 #include "preload/agent.h"
 #include "preload/self_time.h"
 #include "preload/stubs.h"
+#include "preload/thinning.h"
 
 namespace uprobe::agent {
 namespace {
@@ -104,8 +105,9 @@ const Event* noting_event(const AreaHeader* area, u32 event_index) {
   return (event->flags & shared::kEventNotes) != 0 ? event : nullptr;
 }
 
-// An older record of the place goes first, whether or not a new one is made.
-[[gnu::noinline]] void note_entry(const Hit& hit, AreaHeader* area, u32 event_index) {
+// An older record of the place goes first, whether or not a new one is made: not of a call that the event leaves out
+// (thinning.h).
+[[gnu::noinline]] void note_entry(const Hit& hit, AreaHeader* area, u32 event_index, bool is_chosen) {
   const Event* event = noting_event(area, event_index);
   if (event == nullptr) return;
   const bool wants_self = (event->flags & shared::kEventSelf) != 0;
@@ -116,7 +118,7 @@ const Event* noting_event(const AreaHeader* area, u32 event_index) {
   made.place = place_of(area, event_index, hit.point->address, slot);
   if (Noted* const older = find(made.place)) store(older->check, 0);
   u64 address = 0;
-  if (!hit.may_fault || !uprobe_peek8(slot, &address)) return;
+  if (!is_chosen || !hit.may_fault || !uprobe_peek8(slot, &address)) return;
   made.seal = seal_of(registers, address);
   made.inside = wants_self ? finished_inside(*area, hit.tid) : 0;
   if (!build_note(hit, area, *event, made.words) || !uprobe_clock(&made.tsc)) return;
@@ -126,9 +128,9 @@ const Event* noting_event(const AreaHeader* area, u32 event_index) {
   store(way.check, check_of(made));
 }
 
-[[gnu::noinline]] void take_entry(const Hit& hit, AreaHeader* area, u32 event_index, u64 slot) {
-  const Event* event = noting_event(area, event_index);
-  if (event == nullptr) return;
+namespace {
+
+void find_entry(const Hit& hit, AreaHeader* area, const Event& event, u32 event_index, u64 slot) {
   EntryRecord& entry = *hit.noted;
   entry.known = entry.self_known = false, entry.self = 0;
   const u64 place = place_of(area, event_index, hit.function, slot);
@@ -144,8 +146,17 @@ const Event* noting_event(const AreaHeader* area, u32 event_index) {
   if (!uprobe_clock(&now) || now < taken.tsc || area->tick_rate == 0) return;
   entry.known = true;
   entry.nanoseconds = nanoseconds_between(area, taken.tsc, now);
-  if ((event->flags & shared::kEventSelf) != 0) finish_call(hit, area, event_index, taken.inside);
+  if ((event.flags & shared::kEventSelf) != 0) finish_call(hit, area, event_index, taken.inside);
   copy_words(entry.words, taken.words, sizeof entry.words);
+}
+
+}  // namespace
+
+[[gnu::noinline]] bool take_entry(const Hit& hit, AreaHeader* area, u32 event_index, u64 slot) {
+  const Event* event = noting_event(area, event_index);
+  if (event == nullptr) return true;
+  find_entry(hit, area, *event, event_index, slot);
+  return (event->flags & shared::kEventThins) == 0 || is_kept(hit, area, *event, event_index);
 }
 
 }  // namespace uprobe::agent

@@ -3,6 +3,7 @@
 #include "preload/actions.h"
 #include "preload/agent.h"
 #include "preload/stubs.h"
+#include "preload/thinning.h"
 
 namespace uprobe::agent {
 namespace {
@@ -39,14 +40,17 @@ inline Leaves feed(Hit& hit, ConsumerKind kind) {
       leaves = {consumer.lead, u32{consumer.lead} + consumer.pops, consumer.restored};
     AreaHeader* area = session_area(*hit.block, consumer.session);
     if (area == nullptr) return;
+    bool is_wanted = kind != ConsumerKind::entry || choose(hit, area, consumer);
     if (kind == ConsumerKind::entry && !is_overridden(hit) && notes_now(hit, area, consumer))
-      note_entry(hit, area, consumer.event);
+      note_entry(hit, area, consumer.event, is_wanted);
     if (!is(consumer, kind)) return;
     hit.function = hit.point->address - static_cast<u64>(i64{consumer.distance});
     if (kind != ConsumerKind::entry)
-      take_entry(hit, area, consumer.event, (*hit.registers)[shared::Reg::sp] - popped_by(consumer));
+      is_wanted = take_entry(hit, area, consumer.event, (*hit.registers)[shared::Reg::sp] - popped_by(consumer));
     if (hit.changes != nullptr && kind != ConsumerKind::entry) decide_change(hit, area, consumer);
     hit.is_changing = hit.changes != nullptr && is_decided(*hit.changes, consumer);
+    if (!is_wanted) [[unlikely]]
+      return;
     record_event(hit, area, consumer.event);
   });
   return leaves;
@@ -82,7 +86,7 @@ bool step_after_return(Hit& hit, const Leaves& leaves) {
 // One call of feed(): it is inlined together with all recording, and the stack is the application's.
 void handle_hit(Hit& hit) {
   EntryRecord noted;
-  hit.noted = &noted;
+  hit.noted = &noted, noted.lot = 0;
   if (hit.changes != nullptr) decide_at_entry(hit);
   for (ConsumerKind kind = ConsumerKind::entry;; kind = ConsumerKind::exit) {
     const Leaves leaves = feed(hit, kind);
@@ -93,7 +97,7 @@ void handle_hit(Hit& hit) {
 
 void handle_return(Hit& hit, ConsumerKind kind, u64 address) {
   EntryRecord noted;
-  hit.noted = &noted;
+  hit.noted = &noted, noted.lot = 0;
   (*hit.registers)[shared::Reg::ip] = address;
   feed(hit, kind);
 }

@@ -6,6 +6,7 @@
 // one that finds its CPU's ring full: a burst then has the room of all rings. Both build by the same function.
 #include "preload/ring.h"
 #include "preload/stack_walk.h"
+#include "preload/thinning.h"
 
 namespace uprobe::agent {
 namespace {
@@ -57,6 +58,7 @@ UPROBE_IN_SECTION Built build_record(RecordBuilder& builder) {
   if (built == Built::ok && builder.looks) built = act_on(builder, payload);
   if (built == Built::ok && builder.is_off) built = Built::disabled;
   if (built == Built::ok && builder.event->test_count != 0) built = judge(builder, payload);
+  if (built == Built::ok && builder.event->per_second != 0) built = take_turn(builder, tsc);
   u32 stack_bytes = 0;
   if (built == Built::ok && (builder.event->flags & shared::kEventShowsStack) != 0)
     built = add_stack(builder, payload, limit, stack_bytes);
@@ -91,6 +93,7 @@ inline void record(RecordBuilder& builder, u32 event_index) {
   if (builder.is_off) built = Built::disabled;
   if (built == Built::dropped) count_dropped(builder.area, event_index, builder.cpu);
   if (built == Built::disabled) count(counts.disabled);
+  if (built == Built::over_rate) count(counts.over_rate);
   if (built == Built::no_room) count(counts.lost_full);
   if (built == Built::too_big) count(counts.lost_too_big);
 }

@@ -142,7 +142,8 @@ bool Placer::may_record(const Pending& p) const {
   const shared::ConsumerKind kind = p.planned->consumers.front().kind;
   if (kind != shared::ConsumerKind::entry && kind != shared::ConsumerKind::exit) return false;
   if (p.point.role != shared::PointRole::probe) return false;  // the agent has to handle the hit
-  return !context_.area->has_switches();                       // the agent has to check which events are off
+  if (context_.area->is_thinned(p.planned->consumers.front().event)) return false;
+  return !context_.area->has_switches();  // the agent has to check which events are off
 }
 
 arch::FastRecord Placer::fast_record(const PlannedConsumer& consumer, const Pending& p) const {

@@ -10,6 +10,7 @@
 #include "engine/output/json.h"
 #include "engine/output/perf.h"
 #include "engine/output/text.h"
+#include "engine/pairs/pairs.h"
 #include "engine/pictures/chrome.h"
 #include "engine/pictures/flamegraph.h"
 #include "engine/pictures/folded.h"
@@ -44,6 +45,8 @@ constexpr std::array kFormats = {
         .name = "html", .make = make<HtmlFormatter>, .tells_losses = true, .is_document = true, .shows_counters = true},
     Format{.name = "trace.dat", .make = make<TraceDatFormatter>, .tells_losses = true, .target = Target::file},
     Format{.name = "ctf", .make = make<CtfFormatter>, .tells_losses = true, .target = Target::folder},
+    Format{.name = "pairs", .make = make<PairsFormatter>, .tells_losses = true},
+    Format{.name = "pairs-json", .make = make<PairsJsonFormatter>, .tells_losses = true},
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/program/thinning.h"
 #include "engine/shared/event_program.h"
 #include "engine/shared/filter.h"
 #include "engine/spec/probe_spec.h"
@@ -67,6 +68,7 @@ struct EventProgram {
   std::vector<shared::Test> filter;  // empty: every hit is recorded
   std::vector<shared::Insn> note;    // run at the entry of a function, for its return; empty: no entry record
   EventLayout noted;                 // of the entry record
+  Thinning thinning;
   std::vector<ObjectData>
       objects;  // load_object counts in this list, until the session has given them numbers of its own
 };

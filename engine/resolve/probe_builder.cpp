@@ -138,11 +138,26 @@ void ProbeBuilder::leave_out_summed(std::vector<spec::ProbeSpec>& specs) {
 }
 
 Result<std::vector<spec::ProbeSpec>> ProbeBuilder::find(spec::ProbeSpec spec) {
-  if (!sums_calls_) return resolver_(std::move(spec));
+  if (!sums_calls_) return mark_thinned(spec), resolver_(std::move(spec));
   auto found = resolver_(summary::sums_of(std::move(spec)));
   if (!found) return found;
   leave_out_summed(*found);
   return found;
+}
+
+// The choice among returns is the entry record.
+void ProbeBuilder::mark_thinned(spec::ProbeSpec& spec) const {
+  spec.needs_entry = spec.is_return && !spec.sums_calls && options_.thinning.needs_entry();
+}
+
+Status ProbeBuilder::check_thinning(const spec::ProbeSpec& spec) const {
+  if (options_.thinning.min_latency == 0 || spec.is_return || spec.sums_calls) return ok();
+  return spec::at_column(
+      spec, spec.place.place_column,
+      Error{.code = Code::refused,
+            .text = "--min-latency chooses among returns: an entry is recorded before it is known how "
+                    "long the call lasts",
+            .help = "-r alone; its entry($arg1) is a value of the entry"});
 }
 
 Status ProbeBuilder::can_probe(const spec::ProbeSpec& spec, const plan::Site& site) {
@@ -202,7 +217,9 @@ Status ProbeBuilder::plan_returns(Probe& probe) {
 }
 
 Result<Probe> ProbeBuilder::make(const spec::ProbeSpec& definition, unsigned event_number) {
+  RETURN_IF_ERROR(check_thinning(definition));
   Probe probe{.spec = definition, .site = {}, .program = {}, .returns = {}};
+  mark_thinned(probe.spec);
   auto site = definition.place.is_generated ? site_of_generated(definition, files_)
                                             : plan::resolve(probe.spec, files_, flows_, {.force = options_.force});
   if (!site) return site.error();
@@ -221,6 +238,7 @@ Result<Probe> ProbeBuilder::make(const spec::ProbeSpec& definition, unsigned eve
     if (Status set = program::set_filter(*program, *controls.filter, context); !set)
       return of_filter(controls, set.error());
   }
+  if (!definition.sums_calls) program->thinning = options_.thinning;
   if (options_.unseen_thread != 0) {
     program::leave_out_thread(*program, options_.unseen_thread);
     probe.just_unseen = !controls.filter;

@@ -25,8 +25,13 @@ namespace uprobe {
 struct EventCounts {
   std::uint64_t recorded = 0, filtered = 0, disabled = 0, lost_full = 0, lost_too_big = 0, lost_busy = 0, missed = 0,
                 unavailable = 0, entries = 0, self_unknown = 0, overridden = 0, changed = 0, delayed = 0, signalled = 0,
-                not_changed = 0;
+                not_changed = 0, unsampled = 0, over_rate = 0, too_short = 0;
 };
+
+// Hits that SessionOptions::thinning has left out.
+inline std::uint64_t left_out(const EventCounts& counts) {
+  return counts.unsampled + counts.over_rate + counts.too_short;
+}
 
 // One definition, resolved to a place and compiled to a program.
 struct Probe {
@@ -92,6 +97,8 @@ class ProbeBuilder {
   std::optional<plan::ErrnoPlace> errno_for(const Probe& probe);
   Status add(const Definition& definition);
   Result<std::vector<spec::ProbeSpec>> find(spec::ProbeSpec spec);
+  Status check_thinning(const spec::ProbeSpec& spec) const;
+  void mark_thinned(spec::ProbeSpec& spec) const;
   void leave_out_summed(std::vector<spec::ProbeSpec>& specs);
 
   const SessionOptions& options_;

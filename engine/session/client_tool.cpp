@@ -58,6 +58,8 @@ Status ClientTool::join(pid_t owner, const Tell& tell, const GivenUp& given_up) 
   const auto needs_start = [](const Definition& d) { return !d.triggers.empty() || d.is_disabled; };
   if (std::any_of(options_.definitions.begin(), options_.definitions.end(), needs_start))
     return cannot_join(whose + "--trigger and --disabled can only be given when a session starts");
+  if (options_.thinning.leaves_out())
+    return cannot_join(whose + "--sample, --rate and --min-latency can only be given when a session starts");
   auto begun = PeerClient::begin(owner, hello(), describe(table_.probes()), options_.joins_others, given_up);
   if (!begun) return begun.error();
   if (is_others) tell("joins the session of user " + user_text(*user) + " (uprobe-run, process " + number + ")");

@@ -238,7 +238,7 @@ ProbeState EventChanges::state_of(std::uint16_t event) const {
   ProbeState state{.definition = spec::listing(probe.spec, probe.site.offset), .name = name_of(probe), .on = probe.on};
   if (const Client* const client = table_.client_of(event)) state.owner = client->known_as;
   state.lost = counts.lost_full + counts.lost_too_big + counts.lost_busy;
-  state.hits = counts.recorded + counts.filtered + state.lost;
+  state.hits = counts.recorded + counts.filtered + left_out(counts) + state.lost;
   state.missed = counts.missed;
   state.print_format = probe.spec.print_format;
   return state;
@@ -276,11 +276,11 @@ std::optional<std::vector<EventProgress>> EventChanges::progress() const {
       if (table_.probes()[i].owner != 0 || table_.probes()[i].was_refused) continue;
       const EventCounts counts = recording_.counts_of(i);
       const std::uint64_t lost = counts.lost_full + counts.lost_too_big + counts.lost_busy;
-      all.push_back(
-          {.name = name_of(table_.probes()[i]),
-           .hits = counts.recorded + counts.filtered + lost + (table_.is_just_counted(i) ? counts.disabled : 0),
-           .lost = lost,
-           .missed = counts.missed});
+      const std::uint64_t counted = left_out(counts) + (table_.is_just_counted(i) ? counts.disabled : 0);
+      all.push_back({.name = name_of(table_.probes()[i]),
+                     .hits = counts.recorded + counts.filtered + counted + lost,
+                     .lost = lost,
+                     .missed = counts.missed});
     }
   });
   return all;

@@ -270,7 +270,10 @@ EventCounts Recording::all_counts_of(std::size_t event) const {
           .changed = seen.changed,
           .delayed = seen.delayed,
           .signalled = seen.signalled,
-          .not_changed = seen.not_changed};
+          .not_changed = seen.not_changed,
+          .unsampled = seen.unsampled,
+          .over_rate = seen.over_rate,
+          .too_short = seen.too_short};
 }
 
 EventCounts Recording::counts_of(std::size_t event) const {
@@ -289,7 +292,10 @@ EventCounts Recording::counts_of(std::size_t event) const {
           .changed = all.changed - before.changed,
           .delayed = all.delayed - before.delayed,
           .signalled = all.signalled - before.signalled,
-          .not_changed = all.not_changed - before.not_changed};
+          .not_changed = all.not_changed - before.not_changed,
+          .unsampled = all.unsampled - before.unsampled,
+          .over_rate = all.over_rate - before.over_rate,
+          .too_short = all.too_short - before.too_short};
 }
 
 }  // namespace uprobe

@@ -158,6 +158,7 @@ inline constexpr u16 kEventShowsStack = 128;  // one adds the stack to the recor
 inline constexpr u16 kEventAtEntry = 64;      // at function entries: (sp) is the return address
 inline constexpr u16 kEventActs = 512;        // one changes the program
 inline constexpr u16 kEventSelf = 256;        // the payload needs the self time: entries are counted, and calls inside
+inline constexpr u16 kEventThins = 1024;  // only some of its hits are recorded: Event::one_in, per_second, min_latency
 
 // One event (one definition).
 //
@@ -176,13 +177,17 @@ struct alignas(128) Event {
   u32 first_test, test_count;  // the filter; 0: none
   u32 first_trigger, trigger_count;
   u32 switch_number;  // kNoSwitch: no switch turns it off
-  u64 reserved0[2];
-  u32 state;  // SessionState; a hit looks at it first
+  // kEventThins. Hits that are left out turn no switch and add to no histogram, except those over the rate.
+  u32 one_in;      // one of so many calls is recorded, by chance; 0: all. Of a return event: those with an entry record
+  u32 per_second;  // so many records a second at most, in each live part; 0: no limit
+  u64 min_latency;  // nanoseconds: shorter calls are not recorded, and none without an entry record; 0: no limit
+  u32 state;        // SessionState; a hit looks at it first
   u32 reserved1[15];
 };
 static_assert(sizeof(Event) == 128 && offsetof(Event, state) == 64);
 
-// Hits of an event = records + the sum of these + hits that its filter has dropped. Written by lock add.
+// Hits of an event = records + the sum of the losses, `disabled` and the hits that were left out + hits that its filter has
+// dropped. Written by lock add.
 struct alignas(128) EventCounts {
   u64 lost_full;     // no room in the ring
   u64 lost_too_big;  // payload over the limit; by strings in strict sessions only (the kernel drops these silently)
@@ -197,9 +202,14 @@ struct alignas(128) EventCounts {
   u64 delayed;       // hits after which the thread has slept
   u64 signalled;     // hits after which a signal was sent
   u64 not_changed;   // times that a trigger was to change the program and could not
-  u64 reserved[3];
+  // kEventThins: hits that were left out, by reason
+  u64 unsampled;  // Event::one_in
+  u64 over_rate;  // Event::per_second
+  u64 too_short;  // Event::min_latency
+  u64 next_turn;  // of Event::per_second: when the rate is used up to, in nanoseconds of the clock
+  u64 reserved[15];
 };
-static_assert(sizeof(EventCounts) == sizeof(Event));
+static_assert(sizeof(EventCounts) == 256);
 
 struct alignas(128) Ring {
   // writer's line

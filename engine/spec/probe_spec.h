@@ -144,7 +144,8 @@ struct ProbeSpec {
   bool is_bare = false;    // a place without "p" or "r" (bare.h): its event is called as the function
   std::optional<NamedParameters> parameters;  // of a bare place: what it means if its symbol does not exist
   bool is_return = false;
-  bool sums_calls = false;  // of a summary: each call is counted and timed, and none is recorded
+  bool sums_calls = false;   // of a summary: each call is counted and timed, and none is recorded
+  bool needs_entry = false;  // of a return: an entry record is wanted, whether or not an argument has a value from it
   std::string group = "uprobes";
   std::string event;  // never empty: an automatic name is made while parsing
   bool has_automatic_name = false;
@@ -166,6 +167,7 @@ inline bool wants_entry(const Argument& argument) {
   return argument.steps[0].kind == StepKind::entry || is_time(argument.steps[0].kind);
 }
 inline bool wants_entry(const ProbeSpec& spec) {
+  if (spec.needs_entry) return true;
   for (const Argument& argument : spec.arguments)
     if (wants_entry(argument)) return true;
   return false;

@@ -46,6 +46,7 @@ struct EventNote {
   std::vector<Test> filter;
   std::string text;
   bool on = true;
+  bool is_thinned = false;
 };
 
 EventNote note_of(const program::EventProgram& event) {
@@ -53,7 +54,8 @@ EventNote note_of(const program::EventProgram& event) {
                  .comm_locators = {},
                  .program = event.insns,
                  .filter = event.filter,
-                 .text = event.filter.empty() ? std::string() : event.text};
+                 .text = event.filter.empty() ? std::string() : event.text,
+                 .is_thinned = event.thinning.leaves_out()};
   for (const Insn& insn : event.insns)
     if (insn.op == shared::Op::store_comm) note.comm_locators.push_back(insn.offset);
   return note;
@@ -136,7 +138,8 @@ std::uint16_t flags_of(const program::EventProgram& event) {
   const unsigned notes = event.note.empty() ? 0u : shared::kEventNotes;
   const unsigned asks = asks_entry(event) ? shared::kEventAsksEntry : 0u;
   const unsigned self = has_self_time(event) ? shared::kEventSelf : 0u;
-  return static_cast<std::uint16_t>(returns | notes | asks | self);
+  const unsigned thins = event.thinning.leaves_out() ? shared::kEventThins : 0u;
+  return static_cast<std::uint16_t>(returns | notes | asks | self | thins);
 }
 
 // Writes the next event. Its constant strings move into the session's pool, so offsets to them change.
@@ -146,6 +149,8 @@ void Area::Data::write_event(const program::EventProgram& source) {
   event.fixed_bytes = source.layout.fixed_bytes;
   event.type = static_cast<std::uint16_t>(index);
   event.flags = flags_of(source);
+  event.one_in = source.thinning.one_in, event.per_second = source.thinning.per_second;
+  event.min_latency = source.layout.is_return ? source.thinning.min_latency : 0;
   event.switch_number = shared::kNoSwitch;
   event.first_insn = insns_used;
   event.insn_count = static_cast<std::uint32_t>(source.insns.size());
@@ -399,6 +404,7 @@ shared::EventCounts Area::counts(std::uint32_t event) const {
     add(sum.entries, counts.entries), add(sum.self_unknown, counts.self_unknown);
     add(sum.overridden, counts.overridden), add(sum.changed, counts.changed), add(sum.delayed, counts.delayed);
     add(sum.signalled, counts.signalled), add(sum.not_changed, counts.not_changed);
+    add(sum.unsampled, counts.unsampled), add(sum.over_rate, counts.over_rate), add(sum.too_short, counts.too_short);
   }
   return sum;
 }
@@ -439,6 +445,7 @@ Area::Places Area::places() const {
           plan.payload_limit()};
 }
 std::span<const Test> Area::filter(std::uint32_t event) const { return data_->events[event].filter; }
+bool Area::is_thinned(std::uint32_t event) const { return data_->events[event].is_thinned; }
 
 shared::Verdict Area::judge(std::uint32_t event, const shared::FilterInput& input) const {
   const EventNote& note = data_->events[event];

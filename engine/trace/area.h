@@ -86,6 +86,7 @@ class Area {
   std::span<const shared::Insn> program(std::uint32_t event) const;
   std::uint32_t fixed_bytes(std::uint32_t event) const;  // the fixed part of its payload
   std::span<const shared::Test> filter(std::uint32_t event) const;
+  bool is_thinned(std::uint32_t event) const;  // some of its hits are left out (program::Thinning)
   // The verdict of an event's filter on a record (by the tool's own copy of the filter).
   shared::Verdict judge(std::uint32_t event, const shared::FilterInput& input) const;
   std::uint64_t dropped(std::uint32_t event) const;  // hits that the filter has dropped in the targets

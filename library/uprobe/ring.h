@@ -131,7 +131,7 @@ struct uprobe_ring_counts {
   uint64_t disabled;  // while the event was off
   uint64_t entries;
   uint64_t self_unknown;
-  uint64_t reserved[8];
+  uint64_t reserved[24];
 };
 
 // ---- The socket ----

@@ -175,7 +175,7 @@ TEST(CliOptions, MistakesInWords) {
       {{"--forma"}, "unknown option '--forma' | it could be --format, --format-file"},
       {{"--format=tex", "-p", "p f:s", "ls"},
        "--format: 'tex' is not one of text, graph, json, csv, chrome, folded, perf, pprof, flamegraph, html, "
-       "trace.dat, ctf"},
+       "trace.dat, ctf, pairs, pairs-json"},
       {{"--format=trace.dat", "-p", "p f:s", "ls"},
        "--format=trace.dat: it is a file in which the tool writes at any place | -o FILE"},
       {{"--format=ctf", "-o", "-", "-p", "p f:s", "ls"}, "--format=ctf: it is a folder of files | -o FOLDER"},
@@ -195,7 +195,8 @@ TEST(CliOptions, MistakesInWords) {
       {{"--graph", "--format=json", "-p", "p f:s", "ls"}, "--format: a graph is text, and not json"},
       {{"--format=html", "-p", "p f:s", "ls"},
        "--format=html: it is a file, and standard error has other lines | -o FILE"},
-      {{"--min-latency=1ms", "-p", "p f:s", "ls"}, "--min-latency: it chooses among the calls of a graph | --graph"},
+      {{"--replay=r", "--min-latency=1ms"}, "--min-latency: it chooses among the calls of a graph | --graph"},
+      {{"-c", "--sample=1/5", "-p", "p f:s", "ls"}, "--sample: -c counts all calls, and records none | -C has both"},
       {{"--counter=e", "-p", "p f:s", "ls"}, "--counter: 'e' is not EVENT:FIELD | e.g. --counter=alloc:size"},
       {{"--counter=e:f", "-p", "p f:s", "ls"},
        "--counter: --format=text has no place for curves | --format=html or chrome"},

@@ -23,6 +23,17 @@ TEST(CliValues, DurationsAreUnderstood) {
   }
 }
 
+TEST(CliValues, SharesAndRates) {
+  for (const auto& [text, expected] : {std::pair("1/1", 1u), {"1/100", 100u}, {"7", 7u}, {"1/4294967295", 4294967295u}})
+    EXPECT_EQ(*parse_share(text), expected) << text;
+  for (const char* text : {"", "0", "1/0", "2/3", "1/", "/5", "1/4294967296", "-1", "1/1.5", " 1/2", "1/2 ", "1/0x10"})
+    EXPECT_FALSE(parse_share(text)) << text;
+  for (const auto& [text, expected] : {std::pair("1/s", 1u), {"1000", 1000u}, {"1000000000/s", 1000000000u}})
+    EXPECT_EQ(*parse_rate(text), expected) << text;
+  for (const char* text : {"", "/s", "0/s", "5/m", "5s", "1000000001/s", "-1/s", "1.5/s", "5/s "})
+    EXPECT_FALSE(parse_rate(text)) << text;
+}
+
 TEST(CliValues, GarbageIsNoDuration) {
   for (const char* text : {"",   " ",  "s",   "ms",  "-5",   "+5",  "5x",  "5 s", " 5",    "5s ",    "1.2.3",
                            ".5", "5.", "nan", "inf", "0x10", "1e3", "5ss", "5d",  "1m30s", "\x1b[2J"}) {

@@ -20,7 +20,7 @@ LAYERS = {
     "engine/output": 7, "engine/mailbox": 7,
     "engine/summary": 8,
     "engine": 7,  # types.h: the facade's vocabulary
-    "engine/ipc": 8, "engine/process": 8, "engine/pictures": 8, "engine/export": 9,
+    "engine/ipc": 8, "engine/process": 8, "engine/pictures": 8, "engine/pairs": 8, "engine/export": 9,
     "engine/symbolize": 9, "engine/patch": 9,
     "engine/inject": 10, "engine/recording": 10,
     "engine/arm": 11,
