@@ -16,13 +16,6 @@ using spec::Kind;
 using spec::Sink;
 using spec::StepKind;
 
-std::optional<std::uint64_t> number(Dwarf_Die die, unsigned name) {
-  Dwarf_Attribute attribute;
-  Dwarf_Word value = 0;
-  if (dwarf_attr_integrate(&die, name, &attribute) == nullptr || dwarf_formudata(&attribute, &value) != 0) return {};
-  return value;
-}
-
 std::string die_name(Dwarf_Die die) {
   const char* name = dwarf_diename(&die);
   return name == nullptr ? "" : name;
@@ -47,10 +40,11 @@ Status set_scalar(Type type, Argument& argument) {
     argument.kind = Kind::hex;
     return ok();
   }
-  std::uint64_t encoding = number(type.die, DW_AT_encoding).value_or(0);
+  std::uint64_t encoding = number_in(type.die, DW_AT_encoding).value_or(0);
   if (type.tag == DW_TAG_enumeration_type && encoding == 0) {
     const Type under = type_of(type.die);
-    encoding = under.tag == DW_TAG_base_type ? number(under.die, DW_AT_encoding).value_or(0) : DW_ATE_unsigned + 0ull;
+    encoding =
+        under.tag == DW_TAG_base_type ? number_in(under.die, DW_AT_encoding).value_or(0) : DW_ATE_unsigned + 0ull;
   }
   if (encoding == DW_ATE_float && bytes >= 4) {
     argument.kind = Kind::floating;
@@ -143,8 +137,8 @@ std::string name_within(Dwarf_Die typed, int depth) {
 std::uint64_t elements_of(Type array) {
   Dwarf_Die child;
   if (dwarf_child(&array.die, &child) != 0) return 0;
-  if (const auto count = number(child, DW_AT_count)) return *count;
-  const auto last = number(child, DW_AT_upper_bound);
+  if (const auto count = number_in(child, DW_AT_count)) return *count;
+  const auto last = number_in(child, DW_AT_upper_bound);
   return last ? *last + 1 : 0;
 }
 

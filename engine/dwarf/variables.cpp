@@ -34,6 +34,9 @@ bool is_called(Dwarf_Die& die, std::string_view name) {
   return own != nullptr && name == own;
 }
 
+// Where a variable is looked up: at any instruction, or at the first of an inlined copy, whose block is the innermost scope.
+enum class Where { anywhere, start_of_copy };
+
 // Walks through one expression.
 class Walker {
  public:
@@ -45,7 +48,7 @@ class Walker {
     stars_end_ = all_.size() - rest_.size();
   }
 
-  Status start(const Scopes& scopes);
+  Status start(const Scopes& scopes, Where where);
   Status walk();
   Status follow_stars();
   Status follow_reference(const Argument& argument);
@@ -128,8 +131,17 @@ bool is_too_early(const DebugInfo::Handles& handles, Dwarf_Die variable, const S
   return address < end_of_prologue(handles.debug, *function);
 }
 
+// A copy stores what it keeps in the frame after it has begun.
+bool is_stored_later(Dwarf_Die variable) {
+  Dwarf_Attribute attribute;
+  Dwarf_Op* expression = nullptr;
+  std::size_t length = 0;
+  if (dwarf_attr(&variable, DW_AT_location, &attribute) == nullptr || !is_everywhere(attribute)) return false;
+  return dwarf_getlocation(&attribute, &expression, &length) == 0 && length != 0 && expression[0].atom == DW_OP_fbreg;
+}
+
 // The innermost variable of that name. In one block a definition precedes a declaration.
-Status Walker::start(const Scopes& scopes) {
+Status Walker::start(const Scopes& scopes, Where where) {
   const std::string_view name = take_name();
   std::optional<Dwarf_Die> found;
   for (const Dwarf_Die& scope : scopes) {
@@ -148,7 +160,9 @@ Status Walker::start(const Scopes& scopes) {
   }
   at_ = *found;
   type_ = type_of(at_);
-  if (is_too_early(handles_, at_, scopes, address_))
+  if (where == Where::start_of_copy && is_stored_later(at_))
+    return blame(name, "'" + std::string(name) + "' is not in place yet where the copy begins");
+  if (where == Where::anywhere && is_too_early(handles_, at_, scopes, address_))
     return blame(name, "'" + std::string(name) + "' is not in place yet here: this is the function's prologue");
   auto location = location_of(handles_, at_, scopes, address_);
   if (!location) {
@@ -414,34 +428,33 @@ bool is_in_package(const DebugInfo::Handles& handles) {
   return open_regular(path + ".dwp") || open_regular(handles.file->path() + ".dwp");
 }
 
-}  // namespace
-
-Status DebugInfo::find_variable(std::uint64_t address, Argument& argument) const {
-  const Scopes scopes = scopes_at(handles_->debug, address);
-  Walker walker(*handles_, address, argument.variable);
-  if (scopes.empty() && is_in_package(*handles_))
+Status find_in(const DebugInfo::Handles& handles, const Scopes& scopes, Where where, std::uint64_t address,
+               Argument& argument) {
+  if (scopes.empty() && is_in_package(handles))
     return Error{.code = Code::refused,
                  .text = "no variables are known here: they are in a package (.dwp), which this tool cannot read",
                  .column = 0,
                  .help = "keep the .dwo files beside it, or link without -gsplit-dwarf"};
   if (scopes.empty()) return Error{.code = Code::refused, .text = "no variables are known here", .column = 0};
-  RETURN_IF_ERROR(walker.start(scopes));
+  Walker walker(handles, address, argument.variable);
+  RETURN_IF_ERROR(walker.start(scopes, where));
   RETURN_IF_ERROR(walker.walk());
   RETURN_IF_ERROR(walker.follow_stars());
   return walker.finish(argument);
 }
 
-std::vector<NamedVariable> DebugInfo::variables_at(std::uint64_t address) const {
+std::vector<NamedVariable> variables_in(const DebugInfo::Handles& handles, const Scopes& scopes, Where where,
+                                        std::uint64_t address) {
   std::vector<NamedVariable> variables;
   std::set<std::string> seen;
-  for (const Dwarf_Die& scope : scopes_at(handles_->debug, address)) {
+  for (const Dwarf_Die& scope : scopes) {
     Dwarf_Die block = scope;
     if (dwarf_tag(&block) == DW_TAG_compile_unit) break;
     each_child(scope, [&](Dwarf_Die& die) {
       const char* name = is_variable(die) ? dwarf_diename(&die) : nullptr;
       if (name == nullptr || !seen.insert(name).second) return;
       Argument argument{.variable = name};
-      const Status found = find_variable(address, argument);
+      const Status found = find_in(handles, scopes, where, address, argument);
       variables.push_back({.name = name,
                            .type = name_of(die),
                            .is_parameter = dwarf_tag(&die) == DW_TAG_formal_parameter,
@@ -449,6 +462,32 @@ std::vector<NamedVariable> DebugInfo::variables_at(std::uint64_t address) const 
     });
   }
   return variables;
+}
+
+const DebugInfo::Handles::Copy* copy_of(const DebugInfo::Handles& handles, std::uint32_t number) {
+  return number < handles.copies.size() ? &handles.copies[number] : nullptr;
+}
+
+}  // namespace
+
+Status DebugInfo::find_variable(std::uint64_t address, Argument& argument) const {
+  return find_in(*handles_, scopes_at(handles_->debug, address), Where::anywhere, address, argument);
+}
+
+std::vector<NamedVariable> DebugInfo::variables_at(std::uint64_t address) const {
+  return variables_in(*handles_, scopes_at(handles_->debug, address), Where::anywhere, address);
+}
+
+Status DebugInfo::find_copys_variable(std::uint32_t copy, Argument& argument) const {
+  const auto* known = copy_of(*handles_, copy);
+  const Scopes scopes = known == nullptr ? Scopes() : scopes_of_copy(known->die);
+  return find_in(*handles_, scopes, Where::start_of_copy, known == nullptr ? 0 : known->found.address, argument);
+}
+
+std::vector<NamedVariable> DebugInfo::variables_of_copy(std::uint32_t copy) const {
+  const auto* known = copy_of(*handles_, copy);
+  if (known == nullptr) return {};
+  return variables_in(*handles_, scopes_of_copy(known->die), Where::start_of_copy, known->found.address);
 }
 
 }  // namespace uprobe::dwarf

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+// Instructions of vectors.
+#pragma once
+
+#include "arch/code/relocate.h"
+
+namespace uprobe::arch {
+
+// Whether the instruction at the start of the bytes computes several numbers at once: what compilers make of a few turns of a
+// loop, or of equal steps after one another. Copies of whole registers, and a register that is set to zero, are no computation.
+bool computes_packed(Bytes bytes);
+
+}  // namespace uprobe::arch

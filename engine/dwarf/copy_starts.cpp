@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+#include "engine/dwarf/copy_starts.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/dwarf/body.h"
+
+namespace uprobe::dwarf {
+namespace {
+
+using Copy = DebugInfo::Handles::Copy;
+
+constexpr const char* kUnknown = "no known start";
+constexpr const char* kDuplicated = "duplicated by the compiler";
+constexpr const char* kLoop = "the start is in a loop of its own";
+constexpr const char* kShared = "the start is another's, too";
+constexpr const char* kPacked = "one pass is several calls";
+
+// The place of a function's name in its source.
+struct Declared {
+  std::string_view file;  // the last part of its path
+  int line = 0, column = 0;
+};
+
+std::string_view last_part(const char* path) {
+  const std::string_view text = path == nullptr ? "" : path;
+  return text.substr(text.rfind('/') + 1);
+}
+
+int coordinate(Dwarf_Die die, unsigned name) {
+  return static_cast<int>(std::min<std::uint64_t>(number_in(die, name).value_or(0), INT32_MAX));
+}
+
+Declared declared(Dwarf_Die copy) {
+  return {last_part(declaring_source(copy)), coordinate(copy, DW_AT_decl_line), coordinate(copy, DW_AT_decl_column)};
+}
+
+// Before DWARF 5 an address, in DWARF 5 perhaps the distance from the first.
+std::optional<std::uint64_t> entry_of(Dwarf_Die copy, const std::vector<elf::Range>& ranges) {
+  Dwarf_Attribute attribute;
+  Dwarf_Addr address = 0;
+  Dwarf_Word distance = 0;
+  if (dwarf_attr(&copy, DW_AT_entry_pc, &attribute) == nullptr) return {};
+  if (dwarf_formaddr(&attribute, &address) == 0) return address;
+  if (ranges.size() != 1 || dwarf_formudata(&attribute, &distance) != 0) return {};
+  return ranges.front().begin + distance;
+}
+
+// A place in the line table: an address and its view.
+using Mark = std::pair<std::uint64_t, unsigned>;
+
+// A copy while it is judged.
+struct Judged {
+  Copy* copy = nullptr;
+  std::vector<elf::Range> ranges;
+  std::optional<std::uint64_t> entry;  // as the debug information calls it
+  unsigned view = 0;
+  std::vector<std::uint64_t> starts;
+  const char* problem = nullptr;
+
+  bool is_entry(const Mark& mark) const { return entry == mark.first && view == mark.second; }
+};
+
+class Judge {
+ public:
+  Judge(const DebugInfo::Handles& handles, std::span<Copy* const> copies);
+
+  void judge(std::vector<Copy>& further);
+
+ private:
+  void find_marks();
+  void take_marks();
+  void take_mark(const Mark& mark);
+  void take_code(Judged& one) const;
+  bool is_entered_at(const elf::Range& range) const;
+  bool has_one_pass_of_rows(const elf::Range& range) const;
+  const char* problem_of(const Judged& one) const;
+  bool is_shared(const Judged& one) const;
+
+  Body body_;
+  Declared declared_;
+  std::vector<Mark> marks_;
+  std::vector<Judged> all_;
+};
+
+Judge::Judge(const DebugInfo::Handles& handles, std::span<Copy* const> copies)
+    : body_(body_of(handles, copies.front()->function)), declared_(declared(copies.front()->die)) {
+  all_.reserve(copies.size());
+  for (Copy* copy : copies) {
+    Judged one{.copy = copy, .ranges = ranges_of(copy->die)};
+    one.entry = entry_of(copy->die, one.ranges);
+    one.view = static_cast<unsigned>(
+        std::min<std::uint64_t>(number_in(copy->die, DW_AT_GNU_entry_view).value_or(0), INT32_MAX));
+    all_.push_back(std::move(one));
+  }
+}
+
+void Judge::find_marks() {
+  if (declared_.file.empty() || declared_.line <= 0 || declared_.column <= 0) return;
+  for (const BodyRow& row : body_.rows)
+    if (row.is_statement && row.line == declared_.line && row.column == declared_.column &&
+        last_part(row.source) == declared_.file)
+      marks_.emplace_back(row.address, row.view);
+}
+
+// A mark that no copy has as its entry belongs to a second piece of code of the copy around it.
+void Judge::take_mark(const Mark& mark) {
+  const auto entered = std::ranges::find_if(all_, [&](const Judged& one) { return one.is_entry(mark); });
+  if (entered != all_.end()) return entered->starts.push_back(mark.first);
+  std::vector<Judged*> around;
+  for (Judged& one : all_)
+    if (holds(one.ranges, mark.first)) around.push_back(&one);
+  if (around.size() == 1) return around.front()->starts.push_back(mark.first);
+  for (Judged& one : all_)
+    if (around.empty() || holds(one.ranges, mark.first)) one.problem = kDuplicated;
+}
+
+// A copy whose own mark is missing is not known by those that it may have beside it.
+void Judge::take_marks() {
+  for (const Mark& mark : marks_) take_mark(mark);
+  for (Judged& one : all_) {
+    const bool is_marked = one.entry && std::ranges::find(marks_, Mark(*one.entry, one.view)) != marks_.end();
+    if (!is_marked && !one.starts.empty()) one.problem = kDuplicated;
+  }
+}
+
+// Whether control comes into the range at its first instruction alone, and passes no part of it twice.
+bool Judge::is_entered_at(const elf::Range& range) const {
+  if (!body_.computed.empty()) return false;
+  return std::ranges::all_of(body_.jumps, [&](const Jump& jump) {
+    if (!range.holds(jump.to)) return true;
+    return range.holds(jump.from) ? jump.to > jump.from : jump.to == range.begin;
+  });
+}
+
+// A part of the source that comes again after another one was duplicated, or seems so; and a single one would not show it.
+bool Judge::has_one_pass_of_rows(const elf::Range& range) const {
+  const auto has_place = [&](const BodyRow& row) { return range.holds(row.address) && row.line != 0; };
+  const auto first = std::ranges::find_if(body_.rows, has_place);
+  if (first == body_.rows.end() || first->address != range.begin || last_part(first->source) != declared_.file)
+    return false;
+  bool has_other = false;
+  for (auto row = first; row != body_.rows.end(); ++row) {
+    if (!has_place(*row)) continue;
+    const bool is_same = row->line == first->line && row->column == first->column;
+    if (is_same && has_other) return false;
+    has_other = has_other || !is_same;
+  }
+  return has_other && first->line >= declared_.line;
+}
+
+// Where there is no mark.
+void Judge::take_code(Judged& one) const {
+  if (!one.starts.empty() || one.ranges.size() != 1) return;
+  const elf::Range& range = one.ranges.front();
+  if (one.entry.value_or(range.begin) != range.begin) return;
+  if (is_entered_at(range) && has_one_pass_of_rows(range)) one.starts = {range.begin};
+}
+
+const char* Judge::problem_of(const Judged& one) const {
+  const auto is_inside = [&](std::uint64_t address) { return holds(one.ranges, address); };
+  if (one.problem != nullptr) return one.problem;
+  if (!body_.is_known || one.starts.empty() || !std::ranges::all_of(one.starts, is_inside)) return kUnknown;
+  if (std::ranges::any_of(body_.computed, is_inside)) return kUnknown;
+  if (std::ranges::any_of(body_.packed, is_inside)) return kPacked;
+  const auto is_back = [&](const Jump& jump) {
+    return is_inside(jump.from) && std::ranges::find(one.starts, jump.to) != one.starts.end();
+  };
+  return std::ranges::any_of(body_.jumps, is_back) ? kLoop : is_shared(one) ? kShared : nullptr;
+}
+
+// One hit would stand for several calls: of this copy and others, or, at a function's very beginning, of the function, too.
+bool Judge::is_shared(const Judged& one) const {
+  Dwarf_Addr own = 0;
+  Dwarf_Die function = one.copy->function;
+  const bool has_own = one.copy->is_in_itself && dwarf_lowpc(&function, &own) == 0;
+  return std::ranges::any_of(one.starts, [&](std::uint64_t start) {
+    std::ptrdiff_t count = has_own && start == own ? 1 : 0;
+    for (const Judged& other : all_) count += std::ranges::count(other.starts, start);
+    return count > 1;
+  });
+}
+
+void Judge::judge(std::vector<Copy>& further) {
+  find_marks();
+  take_marks();
+  for (Judged& one : all_) take_code(one);
+  for (const Judged& one : all_) {
+    const char* problem = problem_of(one);
+    InlinedCopy& found = one.copy->found;
+    found.problem = problem == nullptr ? "" : problem;
+    for (std::size_t i = 0; problem == nullptr && i < one.starts.size(); ++i) {
+      if (i != 0) further.push_back(*one.copy);
+      (i == 0 ? *one.copy : further.back()).found.address = one.starts[i];
+    }
+  }
+}
+
+}  // namespace
+
+void find_starts(const DebugInfo::Handles& handles, std::span<Copy* const> copies, std::vector<Copy>& further) {
+  Judge(handles, copies).judge(further);
+}
+
+}  // namespace uprobe::dwarf
