@@ -20,11 +20,9 @@ using Copy = DebugInfo::Handles::Copy;
 constexpr std::size_t kMostEntries = 64 << 20;  // of debug information that are looked at
 constexpr int kDeepestBlock = 256;
 
-// Where copies of functions can be: types have methods, and blocks have calls.
+// What else than functions and copies may have copies in it: types have methods, and blocks have calls.
 bool may_hold_copies(int tag) {
   switch (tag) {
-    case DW_TAG_subprogram:
-    case DW_TAG_inlined_subroutine:
     case DW_TAG_lexical_block:
     case DW_TAG_try_block:
     case DW_TAG_catch_block:
@@ -80,11 +78,13 @@ class Finder {
  private:
   bool is_over() const { return entries_ > kMostEntries || has_too_many(); }
   void look_in(Dwarf_Die parent, const Dwarf_Die& function, int depth);
+  void take(Dwarf_Die copy, const Dwarf_Die& function);
   bool is_candidate(Dwarf_Die copy);
 
   std::string_view wanted_;
   std::vector<Copy>& found_;
   std::map<const void*, bool> candidates_;  // by origin
+  std::vector<const void*> around_;         // the origins of the functions around, from the one with code of its own on
   std::size_t entries_ = 0;
 };
 
@@ -105,13 +105,25 @@ void Finder::look_in(Dwarf_Die parent, const Dwarf_Die& function, int depth) {
     if (is_over()) return;
     ++entries_;
     const int tag = dwarf_tag(&child);
-    if (!may_hold_copies(tag)) return;
-    if (tag == DW_TAG_inlined_subroutine && function.addr != nullptr && is_candidate(child)) {
-      const bool is_in_itself = origin_of(function).addr == origin_of(child).addr;
-      found_.push_back({.die = child, .function = function, .is_in_itself = is_in_itself, .found = {}});
+    if (tag == DW_TAG_subprogram) {
+      auto outer = std::exchange(around_, {origin_of(child).addr});
+      look_in(child, child, depth + 1);
+      around_ = std::move(outer);
+    } else if (tag == DW_TAG_inlined_subroutine) {
+      take(child, function);
+      around_.push_back(origin_of(child).addr);
+      look_in(child, function, depth + 1);
+      around_.pop_back();
+    } else if (may_hold_copies(tag)) {
+      look_in(child, function, depth + 1);
     }
-    look_in(child, tag == DW_TAG_subprogram ? child : function, depth + 1);
   });
+}
+
+void Finder::take(Dwarf_Die copy, const Dwarf_Die& function) {
+  if (function.addr == nullptr || !is_candidate(copy)) return;
+  const bool is_in_itself = std::ranges::find(around_, origin_of(copy).addr) != around_.end();
+  found_.push_back({.die = copy, .function = function, .is_in_itself = is_in_itself, .found = {}});
 }
 
 // The functions whose names are the wanted one in the words of ElfFile::find_functions().
@@ -141,10 +153,8 @@ void find_all_starts(const DebugInfo::Handles& handles, std::vector<Copy>& copie
         .push_back(&copy);
   }
   const auto is_wanted = [&](const Copy* copy) { return names.contains(symbol_name_of(copy->die)); };
-  std::vector<Copy> further;
   for (const auto& [key, group] : groups)
-    if (std::ranges::any_of(group, is_wanted)) find_starts(handles, group, further);
-  copies.insert(copies.end(), further.begin(), further.end());
+    if (std::ranges::any_of(group, is_wanted)) find_starts(handles, group);
 }
 
 }  // namespace
@@ -165,7 +175,6 @@ Result<std::vector<InlinedCopy>> DebugInfo::copies_of(const std::string& functio
                  .text = finder.has_too_many() ? "they are too many" : "there is too much debug information"};
   const std::set<std::string> names = names_among(copies, function);
   find_all_starts(*handles_, copies, names);
-  if (copies.size() > kMostCopies) return Error{.code = Code::refused, .text = "they are too many"};
   std::erase_if(copies, [&](const Copy& copy) { return !names.contains(symbol_name_of(copy.die)); });
   std::vector<InlinedCopy> found;
   found.reserve(copies.size());

@@ -15,6 +15,7 @@ namespace {
 using Copy = DebugInfo::Handles::Copy;
 
 constexpr const char* kUnknown = "no known start";
+constexpr const char* kPart = "in another copy of the function, perhaps as a part of it";
 constexpr const char* kDuplicated = "duplicated by the compiler";
 constexpr const char* kLoop = "the start is in a loop of its own";
 constexpr const char* kShared = "the start is another's, too";
@@ -59,7 +60,7 @@ struct Judged {
   std::vector<elf::Range> ranges;
   std::optional<std::uint64_t> entry;  // as the debug information calls it
   unsigned view = 0;
-  std::vector<std::uint64_t> starts;
+  std::optional<std::uint64_t> start;
   const char* problem = nullptr;
 
   bool is_entry(const Mark& mark) const { return entry == mark.first && view == mark.second; }
@@ -69,17 +70,15 @@ class Judge {
  public:
   Judge(const DebugInfo::Handles& handles, std::span<Copy* const> copies);
 
-  void judge(std::vector<Copy>& further);
+  void judge();
 
  private:
   void find_marks();
-  void take_marks();
   void take_mark(const Mark& mark);
   void take_code(Judged& one) const;
   bool is_entered_at(const elf::Range& range) const;
   bool has_one_pass_of_rows(const elf::Range& range) const;
   const char* problem_of(const Judged& one) const;
-  bool is_shared(const Judged& one) const;
 
   Body body_;
   Declared declared_;
@@ -107,25 +106,17 @@ void Judge::find_marks() {
       marks_.emplace_back(row.address, row.view);
 }
 
-// A mark that no copy has as its entry belongs to a second piece of code of the copy around it.
+// A mark that no copy has as its entry belongs to a second piece of code of one of those around it.
 void Judge::take_mark(const Mark& mark) {
   const auto entered = std::ranges::find_if(all_, [&](const Judged& one) { return one.is_entry(mark); });
-  if (entered != all_.end()) return entered->starts.push_back(mark.first);
-  std::vector<Judged*> around;
-  for (Judged& one : all_)
-    if (holds(one.ranges, mark.first)) around.push_back(&one);
-  if (around.size() == 1) return around.front()->starts.push_back(mark.first);
-  for (Judged& one : all_)
-    if (around.empty() || holds(one.ranges, mark.first)) one.problem = kDuplicated;
-}
-
-// A copy whose own mark is missing is not known by those that it may have beside it.
-void Judge::take_marks() {
-  for (const Mark& mark : marks_) take_mark(mark);
-  for (Judged& one : all_) {
-    const bool is_marked = one.entry && std::ranges::find(marks_, Mark(*one.entry, one.view)) != marks_.end();
-    if (!is_marked && !one.starts.empty()) one.problem = kDuplicated;
+  if (entered != all_.end()) {
+    entered->start = mark.first;
+    return;
   }
+  const auto is_around = [&](const Judged& one) { return holds(one.ranges, mark.first); };
+  const bool is_known = std::ranges::any_of(all_, is_around);
+  for (Judged& one : all_)
+    if (!is_known || is_around(one)) one.problem = kDuplicated;
 }
 
 // Whether control comes into the range at its first instruction alone, and passes no part of it twice.
@@ -155,55 +146,37 @@ bool Judge::has_one_pass_of_rows(const elf::Range& range) const {
 
 // Where there is no mark.
 void Judge::take_code(Judged& one) const {
-  if (!one.starts.empty() || one.ranges.size() != 1) return;
+  if (one.start || one.ranges.size() != 1) return;
   const elf::Range& range = one.ranges.front();
   if (one.entry.value_or(range.begin) != range.begin) return;
-  if (is_entered_at(range) && has_one_pass_of_rows(range)) one.starts = {range.begin};
+  if (is_entered_at(range) && has_one_pass_of_rows(range)) one.start = range.begin;
 }
 
 const char* Judge::problem_of(const Judged& one) const {
   const auto is_inside = [&](std::uint64_t address) { return holds(one.ranges, address); };
   if (one.problem != nullptr) return one.problem;
-  if (!body_.is_known || one.starts.empty() || !std::ranges::all_of(one.starts, is_inside)) return kUnknown;
+  if (one.copy->is_in_itself) return kPart;
+  if (!body_.is_known || !one.start || !is_inside(*one.start)) return kUnknown;
   if (std::ranges::any_of(body_.computed, is_inside)) return kUnknown;
   if (std::ranges::any_of(body_.packed, is_inside)) return kPacked;
-  const auto is_back = [&](const Jump& jump) {
-    return is_inside(jump.from) && std::ranges::find(one.starts, jump.to) != one.starts.end();
-  };
-  return std::ranges::any_of(body_.jumps, is_back) ? kLoop : is_shared(one) ? kShared : nullptr;
+  const auto is_back = [&](const Jump& jump) { return jump.to == *one.start && is_inside(jump.from); };
+  if (std::ranges::any_of(body_.jumps, is_back)) return kLoop;
+  return std::ranges::count(all_, one.start, &Judged::start) > 1 ? kShared : nullptr;
 }
 
-// One hit would stand for several calls: of this copy and others, or, at a function's very beginning, of the function, too.
-bool Judge::is_shared(const Judged& one) const {
-  Dwarf_Addr own = 0;
-  Dwarf_Die function = one.copy->function;
-  const bool has_own = one.copy->is_in_itself && dwarf_lowpc(&function, &own) == 0;
-  return std::ranges::any_of(one.starts, [&](std::uint64_t start) {
-    std::ptrdiff_t count = has_own && start == own ? 1 : 0;
-    for (const Judged& other : all_) count += std::ranges::count(other.starts, start);
-    return count > 1;
-  });
-}
-
-void Judge::judge(std::vector<Copy>& further) {
+void Judge::judge() {
   find_marks();
-  take_marks();
+  for (const Mark& mark : marks_) take_mark(mark);
   for (Judged& one : all_) take_code(one);
   for (const Judged& one : all_) {
     const char* problem = problem_of(one);
-    InlinedCopy& found = one.copy->found;
-    found.problem = problem == nullptr ? "" : problem;
-    for (std::size_t i = 0; problem == nullptr && i < one.starts.size(); ++i) {
-      if (i != 0) further.push_back(*one.copy);
-      (i == 0 ? *one.copy : further.back()).found.address = one.starts[i];
-    }
+    one.copy->found.problem = problem == nullptr ? "" : problem;
+    one.copy->found.address = problem == nullptr ? *one.start : 0;
   }
 }
 
 }  // namespace
 
-void find_starts(const DebugInfo::Handles& handles, std::span<Copy* const> copies, std::vector<Copy>& further) {
-  Judge(handles, copies).judge(further);
-}
+void find_starts(const DebugInfo::Handles& handles, std::span<Copy* const> copies) { Judge(handles, copies).judge(); }
 
 }  // namespace uprobe::dwarf

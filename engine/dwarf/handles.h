@@ -40,7 +40,7 @@ struct DebugInfo::Handles {
   // An inlined copy of DebugInfo::copies_of().
   struct Copy {
     Dwarf_Die die{}, function{};  // its own, and that of the function whose code it is a part of
-    bool is_in_itself = false;    // the function is inlined into its own code
+    bool is_in_itself = false;    // it is inside of another copy, or of the function's own code
     InlinedCopy found;
   };
   std::vector<Copy> copies;
