@@ -79,6 +79,7 @@ class Finder {
   bool is_over() const { return entries_ > kMostEntries || has_too_many(); }
   void look_in(Dwarf_Die parent, const Dwarf_Die& function, int depth);
   void take(Dwarf_Die copy, const Dwarf_Die& function);
+  void take_clone(Dwarf_Die function);
   bool is_candidate(Dwarf_Die copy);
 
   std::string_view wanted_;
@@ -106,6 +107,7 @@ void Finder::look_in(Dwarf_Die parent, const Dwarf_Die& function, int depth) {
     ++entries_;
     const int tag = dwarf_tag(&child);
     if (tag == DW_TAG_subprogram) {
+      if (dwarf_hasattr(&child, DW_AT_abstract_origin) != 0) take_clone(child);
       auto outer = std::exchange(around_, {origin_of(child).addr});
       look_in(child, child, depth + 1);
       around_ = std::move(outer);
@@ -126,6 +128,23 @@ void Finder::take(Dwarf_Die copy, const Dwarf_Die& function) {
   found_.push_back({.die = copy, .function = function, .is_in_itself = is_in_itself, .found = {}});
 }
 
+// A function with code of its own, perhaps under another symbol.
+void Finder::take_clone(Dwarf_Die function) {
+  Dwarf_Addr entry = 0;
+  if (dwarf_lowpc(&function, &entry) != 0 || !is_candidate(function)) return;
+  found_.push_back({.die = function, .function = function, .found = {.address = entry, .is_clone = true}});
+}
+
+// What is no clone: the function itself, and parts of it that gcc has split off ("f.part.0"), which are called in the midst of a call.
+bool is_no_clone(const elf::ElfFile& file, std::uint64_t address, const std::vector<elf::Symbol>& functions) {
+  if (std::ranges::find(functions, address, &elf::Symbol::address) != functions.end()) return true;
+  const auto symbols = file.functions_from(address);
+  const auto is_here = [&](const elf::Symbol& symbol) { return symbol.address == address; };
+  const auto end = std::ranges::find_if_not(symbols, is_here);
+  const auto is_part = [](const elf::Symbol& symbol) { return symbol.name.find(".part.") != std::string::npos; };
+  return end == symbols.begin() || std::any_of(symbols.begin(), end, is_part);
+}
+
 // The functions whose names are the wanted one in the words of ElfFile::find_functions().
 std::set<std::string> names_among(const std::vector<Copy>& copies, std::string_view wanted) {
   std::set<std::string> all, chosen;
@@ -143,6 +162,7 @@ void find_all_starts(const DebugInfo::Handles& handles, std::vector<Copy>& copie
   using Key = std::tuple<const void*, std::string, int, int>;
   std::map<Key, std::vector<Copy*>> groups;
   for (Copy& copy : copies) {
+    if (copy.found.is_clone) continue;
     Dwarf_Attribute attribute;
     Dwarf_Word column = 0;
     int line = 0;
@@ -175,7 +195,11 @@ Result<std::vector<InlinedCopy>> DebugInfo::copies_of(const std::string& functio
                  .text = finder.has_too_many() ? "they are too many" : "there is too much debug information"};
   const std::set<std::string> names = names_among(copies, function);
   find_all_starts(*handles_, copies, names);
-  std::erase_if(copies, [&](const Copy& copy) { return !names.contains(symbol_name_of(copy.die)); });
+  const std::vector<elf::Symbol> functions = handles_->file->find_functions(function);
+  std::erase_if(copies, [&](const Copy& copy) {
+    if (!names.contains(symbol_name_of(copy.die))) return true;
+    return copy.found.is_clone && is_no_clone(*handles_->file, copy.found.address, functions);
+  });
   std::vector<InlinedCopy> found;
   found.reserve(copies.size());
   for (Copy& copy : copies) {

@@ -32,11 +32,12 @@ struct NamedVariable {
 
 inline constexpr std::size_t kMostCopies = 16'384;  // of the functions of one name
 
-// A place where a compiler has put a function's code into a caller.
+// A place where a compiler has put a function's code into a caller; or a clone of it with a symbol of its own ("f.isra.0").
 struct InlinedCopy {
   std::uint64_t address = 0;  // of its first instruction: control passes it once in each call
-  std::uint32_t number = 0;   // in the list that it is from
-  std::string problem;        // why no such instruction is known; empty: it is
+  bool is_clone = false;
+  std::uint32_t number = 0;  // in the list that it is from
+  std::string problem;       // why no such instruction is known; empty: it is
 };
 
 class DebugInfo {

@@ -468,6 +468,10 @@ const DebugInfo::Handles::Copy* copy_of(const DebugInfo::Handles& handles, std::
   return number < handles.copies.size() ? &handles.copies[number] : nullptr;
 }
 
+Where where_in(const DebugInfo::Handles::Copy& copy) {
+  return copy.found.is_clone ? Where::anywhere : Where::start_of_copy;
+}
+
 }  // namespace
 
 Status DebugInfo::find_variable(std::uint64_t address, Argument& argument) const {
@@ -480,14 +484,14 @@ std::vector<NamedVariable> DebugInfo::variables_at(std::uint64_t address) const 
 
 Status DebugInfo::find_copys_variable(std::uint32_t copy, Argument& argument) const {
   const auto* known = copy_of(*handles_, copy);
-  const Scopes scopes = known == nullptr ? Scopes() : scopes_of_copy(known->die);
-  return find_in(*handles_, scopes, Where::start_of_copy, known == nullptr ? 0 : known->found.address, argument);
+  if (known == nullptr) return Error{.code = Code::refused, .text = "no variables are known here", .column = 0};
+  return find_in(*handles_, scopes_of_copy(known->die), where_in(*known), known->found.address, argument);
 }
 
 std::vector<NamedVariable> DebugInfo::variables_of_copy(std::uint32_t copy) const {
   const auto* known = copy_of(*handles_, copy);
   if (known == nullptr) return {};
-  return variables_in(*handles_, scopes_of_copy(known->die), Where::start_of_copy, known->found.address);
+  return variables_in(*handles_, scopes_of_copy(known->die), where_in(*known), known->found.address);
 }
 
 }  // namespace uprobe::dwarf

@@ -29,7 +29,10 @@ NamedVariable take_variable(Parser& from) {
 }
 
 dwarf::InlinedCopy take_copy(Parser& from) {
-  dwarf::InlinedCopy copy{.address = from.long_number(), .number = from.number(), .problem = from.text()};
+  dwarf::InlinedCopy copy{.address = from.long_number()};
+  copy.is_clone = from.number() != 0;
+  copy.number = from.number();
+  copy.problem = from.text();
   return copy;
 }
 
@@ -117,6 +120,7 @@ void put(std::string& to, const NamedVariable& variable) {
 
 void put(std::string& to, const dwarf::InlinedCopy& copy) {
   put_long(to, copy.address);
+  put(to, static_cast<std::uint32_t>(copy.is_clone));
   put(to, copy.number);
   put(to, std::string_view(copy.problem));
 }

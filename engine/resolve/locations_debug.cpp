@@ -196,7 +196,7 @@ bool means_copies(const ProbeSpec& spec) {
 
 // What an inlined copy has not, since it is no call; empty: nothing of it is wanted.
 std::string lack_of_copies(const ProbeSpec& spec, bool has_own) {
-  if (spec.is_return || spec.sums_calls) return "they have no return";
+  if (spec.is_return || spec.sums_calls) return "only a function by its symbol has a return that can be probed";
   const bool is_numbered = !has_own && spec.parameters && !spec.parameters->arguments.empty();
   const auto asks = [](const spec::Argument& argument) { return argument.body.find("$arg") != std::string::npos; };
   const bool asks_by_number = is_numbered || std::ranges::any_of(spec.arguments, asks);
@@ -224,8 +224,13 @@ void take_variables(ProbeSpec& spec, const ProbeSpec& from) {
   spec.arguments = std::move(arguments);
 }
 
-std::string copies_in_words(std::size_t count) {
-  return std::to_string(count) + (count == 1 ? " inlined copy" : " inlined copies");
+// "3 inlined copies and 1 clone"
+std::string copies_in_words(const std::vector<dwarf::InlinedCopy>& copies) {
+  const auto clones = static_cast<std::size_t>(std::ranges::count(copies, true, &dwarf::InlinedCopy::is_clone));
+  const std::size_t inlined = copies.size() - clones;
+  std::string text = inlined == 0 ? "" : std::to_string(inlined) + (inlined == 1 ? " inlined copy" : " inlined copies");
+  if (clones == 0) return text;
+  return text + (text.empty() ? "" : " and ") + std::to_string(clones) + (clones == 1 ? " clone" : " clones");
 }
 
 // Copies that are not probed, by reason.
@@ -305,7 +310,7 @@ Result<LocationResolver::Specs> LocationResolver::with_copies(ProbeSpec spec, Re
   if (!file) return own;
   const std::vector<dwarf::InlinedCopy> copies = copies_of(*file, spec.place.symbol);
   if (copies.empty()) return own;
-  const std::string name = "'" + spec.place.symbol + "'", all = copies_in_words(copies.size());
+  const std::string name = "'" + spec.place.symbol + "'", all = copies_in_words(copies);
   if (const std::string lack = lack_of_copies(spec, has_own); !lack.empty()) {
     if (!has_own)
       return at_column(
