@@ -131,7 +131,7 @@ void Finder::take(Dwarf_Die copy, const Dwarf_Die& function) {
 // A function with code of its own, perhaps under another symbol.
 void Finder::take_clone(Dwarf_Die function) {
   Dwarf_Addr entry = 0;
-  if (dwarf_lowpc(&function, &entry) != 0 || !is_candidate(function)) return;
+  if (dwarf_lowpc(&function, &entry) != 0 || entry == 0 || !is_candidate(function)) return;
   found_.push_back({.die = function, .function = function, .found = {.address = entry, .is_clone = true}});
 }
 

@@ -78,6 +78,7 @@ class Judge {
   void take_code(Judged& one) const;
   bool is_entered_at(const elf::Range& range) const;
   bool has_one_pass_of_rows(const elf::Range& range) const;
+  bool leads_into(const Judged& one) const;
   const char* problem_of(const Judged& one) const;
 
   Body body_;
@@ -152,11 +153,27 @@ void Judge::take_code(Judged& one) const {
   if (is_entered_at(range) && has_one_pass_of_rows(range)) one.start = range.begin;
 }
 
+// Whether the copy's code follows, perhaps after some of its caller's that control neither leaves nor enters in between.
+bool Judge::leads_into(const Judged& one) const {
+  const auto around = std::ranges::find_if(body_.ranges, [&](const auto& range) { return range.holds(*one.start); });
+  if (around == body_.ranges.end()) return false;
+  std::uint64_t next = around->end;
+  for (const elf::Range& range : one.ranges)
+    if (range.end > *one.start) next = std::min(next, std::max(range.begin, *one.start));
+  const auto is_between = [&](std::uint64_t address) { return *one.start <= address && address < next; };
+  const auto breaks = [&](const Jump& jump) {
+    return is_between(jump.from) || (jump.to > *one.start && jump.to <= next);
+  };
+  if (next == *one.start) return true;
+  return next < around->end && std::ranges::none_of(body_.jumps, breaks) &&
+         std::ranges::none_of(body_.computed, is_between);
+}
+
 const char* Judge::problem_of(const Judged& one) const {
   const auto is_inside = [&](std::uint64_t address) { return holds(one.ranges, address); };
   if (one.problem != nullptr) return one.problem;
   if (one.copy->is_in_itself) return kPart;
-  if (!body_.is_known || !one.start || !is_inside(*one.start)) return kUnknown;
+  if (!body_.is_known || one.start.value_or(0) == 0 || !leads_into(one)) return kUnknown;
   if (std::ranges::any_of(body_.computed, is_inside)) return kUnknown;
   if (std::ranges::any_of(body_.packed, is_inside)) return kPacked;
   const auto is_back = [&](const Jump& jump) { return jump.to == *one.start && is_inside(jump.from); };

@@ -111,12 +111,13 @@ std::string_view Walker::take_name() {
 
 std::string names_of(const Scopes& scopes) {
   std::string names;
+  std::set<std::string_view> seen;
   for (const Dwarf_Die& scope : scopes) {
     Dwarf_Die copy = scope;
     if (dwarf_tag(&copy) == DW_TAG_compile_unit) break;
     each_child(scope, [&](Dwarf_Die& die) {
       const char* name = is_variable(die) ? dwarf_diename(&die) : nullptr;
-      if (name != nullptr) names += (names.empty() ? "" : ", ") + std::string(name);
+      if (name != nullptr && seen.insert(name).second) names += (names.empty() ? "" : ", ") + std::string(name);
     });
   }
   return names;
@@ -443,11 +444,12 @@ Status find_in(const DebugInfo::Handles& handles, const Scopes& scopes, Where wh
   return walker.finish(argument);
 }
 
-std::vector<NamedVariable> variables_in(const DebugInfo::Handles& handles, const Scopes& scopes, Where where,
-                                        std::uint64_t address) {
+// `listed`: the scopes in the order in which their variables are.
+std::vector<NamedVariable> variables_in(const DebugInfo::Handles& handles, const Scopes& scopes, const Scopes& listed,
+                                        Where where, std::uint64_t address) {
   std::vector<NamedVariable> variables;
   std::set<std::string> seen;
-  for (const Dwarf_Die& scope : scopes) {
+  for (const Dwarf_Die& scope : listed) {
     Dwarf_Die block = scope;
     if (dwarf_tag(&block) == DW_TAG_compile_unit) break;
     each_child(scope, [&](Dwarf_Die& die) {
@@ -479,7 +481,8 @@ Status DebugInfo::find_variable(std::uint64_t address, Argument& argument) const
 }
 
 std::vector<NamedVariable> DebugInfo::variables_at(std::uint64_t address) const {
-  return variables_in(*handles_, scopes_at(handles_->debug, address), Where::anywhere, address);
+  const Scopes scopes = scopes_at(handles_->debug, address);
+  return variables_in(*handles_, scopes, scopes, Where::anywhere, address);
 }
 
 Status DebugInfo::find_copys_variable(std::uint32_t copy, Argument& argument) const {
@@ -491,7 +494,10 @@ Status DebugInfo::find_copys_variable(std::uint32_t copy, Argument& argument) co
 std::vector<NamedVariable> DebugInfo::variables_of_copy(std::uint32_t copy) const {
   const auto* known = copy_of(*handles_, copy);
   if (known == nullptr) return {};
-  return variables_in(*handles_, scopes_of_copy(known->die), where_in(*known), known->found.address);
+  const Scopes scopes = scopes_of_copy(known->die);
+  Scopes listed = scopes;
+  if (listed.size() > 1) std::swap(listed[0], listed[1]);  // the function's own order; a copy may have another one
+  return variables_in(*handles_, scopes, listed, where_in(*known), known->found.address);
 }
 
 }  // namespace uprobe::dwarf

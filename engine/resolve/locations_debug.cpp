@@ -255,6 +255,18 @@ class LeftOut {
   std::optional<Error> first_;
 };
 
+// "'f' is probed with 2 of its 3 inlined copies; left out: 1 (no known start)"
+std::string said_of_copies(const std::string& function, const std::vector<dwarf::InlinedCopy>& copies,
+                           std::size_t probed, bool has_own, const std::string& left_out) {
+  const std::string name = "'" + function + "'", all = copies_in_words(copies);
+  if (probed == 0) return name + " is probed without its " + all + ": " + left_out;
+  const std::string some = (left_out.empty() ? "its " : std::to_string(probed) + " of its ") + all;
+  const std::string text =
+      has_own ? name + " is probed with " + some
+              : name + " has no code of its own: " + some + (copies.size() == 1 ? " is probed" : " are probed");
+  return left_out.empty() ? text : text + "; left out: " + left_out;
+}
+
 }  // namespace
 
 // Of what is here; nothing is fetched for them, and what cannot be read has none.
@@ -317,7 +329,7 @@ Result<LocationResolver::Specs> LocationResolver::with_copies(ProbeSpec spec, Re
           spec, spec.place.place_column,
           Error{.code = Code::refused,
                 .text = name + " has no code of its own, and its " + all + " cannot be probed so: " + lack});
-    note(name + " has " + all + ", which are not seen: " + lack);
+    note(name + ": its " + all + (copies.size() == 1 ? " is" : " are") + " not seen: " + lack);
     return own;
   }
   Specs specs = has_own ? own.take() : Specs();
@@ -338,10 +350,7 @@ Result<LocationResolver::Specs> LocationResolver::with_copies(ProbeSpec spec, Re
                                         Error{.code = Code::refused,
                                               .text = name + " has no code of its own, and none of its " + all +
                                                       " can be probed: " + left_out.text()});
-  const std::size_t probed = specs.size() - before;
-  note(name + (has_own ? " is probed with " : " has no code of its own: probed are ") +
-       (left_out.empty() ? "its " : std::to_string(probed) + " of its ") + all +
-       (left_out.empty() ? "" : "; left out: " + left_out.text()));
+  note(said_of_copies(spec.place.symbol, copies, specs.size() - before, has_own, left_out.text()));
   return specs;
 }
 

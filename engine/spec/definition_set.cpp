@@ -172,6 +172,7 @@ Result<std::vector<ProbeSpec>> DefinitionSet::read(std::string_view line) const 
   auto prototype = parse_function_event(line, options_);
   if (prototype) return resolved(std::move(prototype));
   auto bare = parse_bare_place(line, options_);
+  if (!bare && message::is_of_parentheses(bare.error().text)) return bare.error();
   const bool is_name =
       bare && (bare->parameters || bare->place.symbol.find_first_of(":<*") != std::string::npos || !resolve_);
   auto specs = resolved(std::move(bare));
