@@ -76,6 +76,7 @@ class Walker {
   Status enter_member(std::string_view at, bool by_pointer);
   Status index(std::string_view at);
   std::vector<Member> find_members(Dwarf_Die aggregate, std::string_view name, int depth) const;
+  bool is_in_virtual_base(Dwarf_Die aggregate, std::string_view name, int depth) const;
   Status set_bits(Argument& argument);
   Status take_address(Argument& argument);
   Status take_value(Argument& argument);
@@ -229,6 +230,8 @@ Status Walker::follow_stars() {
   return ok();
 }
 
+constexpr int kDeepestMember = 8;
+
 // The distance of a part in an aggregate; none: it is computed, as for a virtual base.
 std::optional<Dwarf_Word> distance_of(Dwarf_Die part) {
   Dwarf_Attribute attribute;
@@ -242,7 +245,6 @@ std::optional<Dwarf_Word> distance_of(Dwarf_Die part) {
 // Members of unnamed structs and unions inside count as its own; those of base classes if it has none of that name. More than
 // one: the name is ambiguous.
 std::vector<Walker::Member> Walker::find_members(Dwarf_Die aggregate, std::string_view name, int depth) const {
-  constexpr int kDeepestMember = 8;
   std::vector<Member> own, inherited;
   if (depth > kDeepestMember) return own;
   each_child(aggregate, [&](Dwarf_Die& die) {
@@ -261,6 +263,19 @@ std::vector<Walker::Member> Walker::find_members(Dwarf_Die aggregate, std::strin
   return own.empty() ? inherited : own;
 }
 
+// Whether the name is a member of a base class whose distance is not fixed.
+bool Walker::is_in_virtual_base(Dwarf_Die aggregate, std::string_view name, int depth) const {
+  bool found = false;
+  each_child(aggregate, [&](Dwarf_Die& die) {
+    if (found || depth > kDeepestMember || dwarf_tag(&die) != DW_TAG_inheritance) return;
+    const Type base = type_of(die);
+    if (!is_aggregate(base.tag)) return;
+    const bool is_its_own = !distance_of(die) && !find_members(base.die, name, depth + 1).empty();
+    found = is_its_own || is_in_virtual_base(base.die, name, depth + 1);
+  });
+  return found;
+}
+
 Status Walker::enter_member(std::string_view at, bool by_pointer) {
   const bool by_reference = is_reference(type_.tag);  // C++ writes '.' there
   if (by_pointer != is_pointer(type_.tag) && !by_reference)
@@ -275,12 +290,11 @@ Status Walker::enter_member(std::string_view at, bool by_pointer) {
   const auto members = find_members(type_.die, name, 0);
   if (members.size() > 1)
     return blame(name, "member '" + std::string(name) + "' is ambiguous: several base classes have it");
+  if (members.empty() && is_in_virtual_base(type_.die, name, 0))
+    return blame(name, "member '" + std::string(name) + "' is a virtual base's: each object says where that lies",
+                 "a pointer to the base class itself has its members");
   if (members.empty()) {
-    std::string names;
-    each_child(type_.die, [&](Dwarf_Die& die) {
-      if (const char* own = dwarf_diename(&die); own != nullptr && dwarf_tag(&die) == DW_TAG_member)
-        names += (names.empty() ? "" : ", ") + std::string(own);
-    });
+    const std::string names = members_of(type_);
     return blame(name, "no member '" + std::string(name) + "'", names.empty() ? "" : "there are: " + names);
   }
   at_ = members[0].die;

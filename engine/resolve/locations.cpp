@@ -171,7 +171,7 @@ Result<LocationResolver::Specs> LocationResolver::find(ProbeSpec spec) {
   }
   RETURN_IF_ERROR(find_object(spec));
   if (!spec.place.marker.empty()) return at_markers(spec);
-  RETURN_IF_ERROR(find_function(spec));
+  if (const Status found = find_function(spec); !found) return with_inlining(spec, found.error());
   if (spec.place.is_address) {
     const auto found = plan::look_up(spec, files_);
     if (!found) return found.error();

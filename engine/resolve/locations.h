@@ -63,6 +63,7 @@ class LocationResolver {
   std::vector<dwarf::InlinedCopy> copies_of(const File& file, const std::string& function);
   bool choose_inlined(spec::ProbeSpec& spec, const std::vector<LoadedObject>& objects);
   Result<spec::ProbeSpec> at_copy(spec::ProbeSpec spec, const File& file, const dwarf::InlinedCopy& copy);
+  Error with_inlining(const spec::ProbeSpec& spec, Error error);
   Result<Specs> with_copies(spec::ProbeSpec spec, Result<Specs> own);
   Result<const DebugReader*> debug_info(const File& file);
   Status pass_prologue(spec::ProbeSpec& spec, plan::Found& found);

@@ -312,10 +312,21 @@ Result<ProbeSpec> LocationResolver::at_copy(ProbeSpec spec, const File& file, co
   return spec;
 }
 
+// Why a function is unknown that the source has.
+Error LocationResolver::with_inlining(const ProbeSpec& spec, Error error) {
+  const std::string& symbol = spec.place.symbol;
+  if (error.code != Code::not_found || spec.is_bare || symbol.empty() || is_pattern(symbol)) return error;
+  const auto file = files_.open(spec.place.path);
+  if (file && !copies_of(*file, symbol).empty())
+    error.help = "it is inlined wherever it is called: its name alone, -p " + symbol + ", means the copies";
+  return error;
+}
+
 // A bare place is its function, as far as the file has it as such, and all inlined copies that begin at a known place.
 Result<LocationResolver::Specs> LocationResolver::with_copies(ProbeSpec spec, Result<Specs> own) {
   const bool has_own = own && !own->empty();
   const bool is_unknown = !own && own.error().code == Code::not_found && !is_pattern(spec.place.symbol);
+  if (!own && !spec.is_bare) return with_inlining(spec, own.error());
   if (!means_copies(spec) || (!has_own && !is_unknown)) return own;
   if (has_own && own->front().place.found && own->front().place.found->is_ifunc) return own;
   const auto file = files_.open(spec.place.path);

@@ -108,6 +108,13 @@ class Inlined(harness.TestCase):
                 self.assertRegex(said, r"-p: 'scale' has no code of its own, and its \d+ inlined copies cannot be probed so: " + lack
                                  if words[0] == "-p" else "'scale' has no code of its own")
 
+    def test_a_definition_means_the_symbol(self):
+        self.build(harness.need("gcc"), "-O2")
+        for definition in (f"p:e {self.program}:total", "p:e total", "total(long a)"):
+            with self.subTest(definition=definition):
+                said = self.trace("-p", definition)[1]
+                self.assertIn("it is inlined wherever it is called: its name alone, -p total, means the copies\n", said)
+
     def test_variables_and_lines(self):
         self.build(harness.need("gcc"), "-O1")
         listed = harness.run([harness.tool(), "--vars=total", self.program]).stdout.decode()
