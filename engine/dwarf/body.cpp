@@ -38,6 +38,12 @@ bool read_code(const elf::ElfFile& file, const elf::Range& range, Body& body) {
     const auto rest = bytes.subspan(at);
     arch::Scanned insn;
     if (!arch::scan(rest, Addr{range.begin + at}, insn) || insn.length == 0 || insn.length > size - at) return false;
+    const bool is_jump = insn.leads == arch::Leads::jump || insn.leads == arch::Leads::jump_if;
+    body.insns.push_back({.address = range.begin + at,
+                          .target = is_jump ? insn.target : 0,
+                          .length = insn.length,
+                          .falls_through = insn.falls_through,
+                          .just_computes = arch::just_computes(rest)});
     note(body, range.begin + at, insn, rest);
     at += insn.length;
   }
@@ -99,7 +105,59 @@ void read_rows(Dwarf* debug, Body& body) {
   for (const elf::Range& range : body.ranges) read_rows(lines, count, range, body);
 }
 
+// Marks what control reaches from an instruction on.
+void reach(const Body& body, std::size_t from, std::vector<bool>& reached) {
+  std::vector<std::size_t> pending{from};
+  const auto arrive = [&](std::uint64_t address) {
+    const auto at = std::ranges::lower_bound(body.insns, address, {}, &BodyInsn::address);
+    const auto index = static_cast<std::size_t>(at - body.insns.begin());
+    if (at != body.insns.end() && at->address == address && !reached[index]) pending.push_back(index);
+  };
+  while (!pending.empty()) {
+    const std::size_t index = pending.back();
+    pending.pop_back();
+    if (reached[index]) continue;
+    reached[index] = true;
+    const BodyInsn& insn = body.insns[index];
+    if (insn.falls_through) arrive(insn.address + insn.length);
+    if (insn.target != 0) arrive(insn.target);
+  }
+}
+
+// What nothing in the code leads to: unwinding does, or nothing.
+void find_roots(std::uint64_t entry, Body& body) {
+  std::ranges::sort(body.insns, {}, &BodyInsn::address);
+  std::vector<bool> reached(body.insns.size());
+  const auto add = [&](std::size_t index) {
+    body.roots.push_back(index);
+    reach(body, index, reached);
+  };
+  const auto first = std::ranges::find(body.insns, entry, &BodyInsn::address);
+  if (first != body.insns.end()) add(static_cast<std::size_t>(first - body.insns.begin()));
+  for (std::size_t i = 0; i < body.insns.size(); ++i)
+    if (!reached[i]) add(i);
+}
+
 }  // namespace
+
+std::vector<bool> reached_without(const Body& body, std::uint64_t left_out) {
+  std::vector<bool> reached(body.insns.size());
+  const auto at = std::ranges::lower_bound(body.insns, left_out, {}, &BodyInsn::address);
+  const bool is_there = at != body.insns.end() && at->address == left_out;
+  const auto index = static_cast<std::size_t>(at - body.insns.begin());
+  if (is_there) reached[index] = true;
+  for (const std::size_t root : body.roots)
+    if (!reached[root]) reach(body, root, reached);
+  if (is_there) reached[index] = false;
+  return reached;
+}
+
+bool leads_to(const Body& body, std::size_t from, std::uint64_t address) {
+  std::vector<bool> reached(body.insns.size());
+  reach(body, from, reached);
+  const auto at = std::ranges::lower_bound(body.insns, address, {}, &BodyInsn::address);
+  return at != body.insns.end() && at->address == address && reached[static_cast<std::size_t>(at - body.insns.begin())];
+}
 
 bool holds(const std::vector<elf::Range>& ranges, std::uint64_t address) {
   return std::ranges::any_of(ranges, [&](const elf::Range& range) { return range.holds(address); });
@@ -121,6 +179,9 @@ Body body_of(const DebugInfo::Handles& handles, Dwarf_Die function) {
   read_rows(handles.debug, body);
   body.is_known =
       std::ranges::all_of(body.ranges, [&](const elf::Range& range) { return read_code(*handles.file, range, body); });
+  Dwarf_Addr entry = 0;
+  if (dwarf_entrypc(&function, &entry) != 0) entry = body.ranges.front().begin;
+  find_roots(entry, body);
   return body;
 }
 

@@ -17,6 +17,7 @@ using Copy = DebugInfo::Handles::Copy;
 constexpr const char* kUnknown = "no known start";
 constexpr const char* kPart = "in another copy of the function, perhaps as a part of it";
 constexpr const char* kDuplicated = "duplicated by the compiler";
+constexpr const char* kWaysAround = "there are ways around the start";
 constexpr const char* kLoop = "the start is in a loop of its own";
 constexpr const char* kShared = "the start is another's, too";
 constexpr const char* kPacked = "one pass is several calls";
@@ -79,6 +80,8 @@ class Judge {
   bool is_entered_at(const elf::Range& range) const;
   bool has_one_pass_of_rows(const elf::Range& range) const;
   bool leads_into(const Judged& one) const;
+  bool is_passed_always(const Judged& one) const;
+  bool is_just_before(std::uint64_t address, std::uint64_t start) const;
   const char* problem_of(const Judged& one) const;
 
   Body body_;
@@ -169,12 +172,39 @@ bool Judge::leads_into(const Judged& one) const {
          std::ranges::none_of(body_.computed, is_between);
 }
 
+// Whether control comes to no other part of the copy by a way around its start: a call whose mark was lost. Computations that were
+// moved up to where control still comes to the start are no such part, nor is anything just before it.
+bool Judge::is_passed_always(const Judged& one) const {
+  constexpr int kMostMoved = 64;
+  if (!body_.computed.empty()) return false;
+  const std::vector<bool> reached = reached_without(body_, *one.start);
+  int moved = 0;
+  for (std::size_t i = 0; i < reached.size(); ++i) {
+    const BodyInsn& insn = body_.insns[i];
+    if (!reached[i] || !holds(one.ranges, insn.address) || is_just_before(insn.address, *one.start)) continue;
+    if (!insn.just_computes || ++moved > kMostMoved || !leads_to(body_, i, *one.start)) return false;
+  }
+  return true;
+}
+
+// Whether control goes from one address to the other and nowhere else, and comes to the latter from there alone.
+bool Judge::is_just_before(std::uint64_t address, std::uint64_t start) const {
+  if (address >= start || body_.insns.empty()) return false;
+  const auto is_between = [&](const BodyInsn& insn) { return insn.address >= address && insn.address < start; };
+  const auto goes_on = [&](const BodyInsn& insn) { return insn.falls_through && insn.target == 0; };
+  const auto around = std::ranges::find_if(body_.ranges, [&](const auto& range) { return range.holds(address); });
+  if (around == body_.ranges.end() || !around->holds(start)) return false;
+  const auto enters = [&](const Jump& jump) { return jump.to > address && jump.to <= start; };
+  return std::ranges::none_of(body_.jumps, enters) &&
+         std::ranges::all_of(body_.insns, [&](const BodyInsn& insn) { return !is_between(insn) || goes_on(insn); });
+}
+
 const char* Judge::problem_of(const Judged& one) const {
   const auto is_inside = [&](std::uint64_t address) { return holds(one.ranges, address); };
   if (one.problem != nullptr) return one.problem;
   if (one.copy->is_in_itself) return kPart;
   if (!body_.is_known || one.start.value_or(0) == 0 || !leads_into(one)) return kUnknown;
-  if (std::ranges::any_of(body_.computed, is_inside)) return kUnknown;
+  if (!is_passed_always(one)) return kWaysAround;
   if (std::ranges::any_of(body_.packed, is_inside)) return kPacked;
   const auto is_back = [&](const Jump& jump) { return jump.to == *one.start && is_inside(jump.from); };
   if (std::ranges::any_of(body_.jumps, is_back)) return kLoop;

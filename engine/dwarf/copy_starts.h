@@ -7,7 +7,7 @@
 //
 //   a mark     gcc writes a row of the line table for each passage into a copy, at the function's declaration, with the view of
 //              DW_AT_GNU_entry_view. It is duplicated with the code, and by optimisers that move it into both ways after it: a copy
-//              begins at its mark if that is the only one.
+//              begins at its mark if that is the only one, and if control comes to none of its code by a way around the mark.
 //   the code   one range that all jumps from outside enter at its first instruction, without a loop, and in which the first row of
 //              the line table does not come again.
 //

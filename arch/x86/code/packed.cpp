@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "arch/code/packed.h"
 
+#include <algorithm>
+#include <array>
+
 #include "arch/code/zydis.h"
 
 namespace uprobe::arch {
@@ -26,15 +29,31 @@ bool is_plain(const ZydisDecodedInstruction& insn) {
   }
 }
 
+using Operands = std::array<ZydisDecodedOperand, ZYDIS_MAX_OPERAND_COUNT>;
+
+bool decode_operands(Bytes bytes, ZydisDecodedInstruction& insn, Operands& operands) {
+  return !bytes.empty() &&
+         ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder(), bytes.data(), bytes.size(), &insn, operands.data()));
+}
+
 }  // namespace
 
 bool computes_packed(Bytes bytes) {
   ZydisDecodedInstruction insn;
-  ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
-  if (bytes.empty() || !ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder(), bytes.data(), bytes.size(), &insn, operands)))
-    return false;
+  Operands operands;
+  if (!decode_operands(bytes, insn, operands)) return false;
   const bool has_result = insn.operand_count_visible != 0 && is_vector(operands[0]);
   return has_result && operands[0].element_count > 1 && !is_plain(insn);
+}
+
+bool just_computes(Bytes bytes) {
+  ZydisDecodedInstruction insn;
+  Operands operands;
+  if (!decode_operands(bytes, insn, operands)) return false;
+  if (flow_of(insn) != Flow::straight) return false;
+  return std::none_of(operands.begin(), operands.begin() + insn.operand_count, [](const ZydisDecodedOperand& operand) {
+    return operand.type == ZYDIS_OPERAND_TYPE_MEMORY && (operand.actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) != 0;
+  });
 }
 
 }  // namespace uprobe::arch
