@@ -276,6 +276,7 @@ std::optional<Meant> of_list(std::string_view text) {
 
 std::optional<Meant> meaning_of(std::string_view text) {
   text = trimmed(text);
+  if (text.ends_with(':')) return {};  // a place that is not complete
   for (const auto& rule :
        {of_bpftrace, of_marker_of_bpftrace, of_marker_of_perf, of_dtrace, of_systemtap, of_kernel, of_dprintf, of_gdb,
         of_bpftrace_words, of_bcc, of_frida, of_named, of_function_at, of_condition, of_list})

@@ -30,6 +30,16 @@ struct NamedVariable {
   std::string problem;  // why it cannot be fetched there; empty: it can
 };
 
+inline constexpr std::size_t kMostCopies = 16'384;  // of the functions of one name
+
+// A place where a compiler has put a function's code into a caller; or a clone of it with a symbol of its own ("f.isra.0").
+struct InlinedCopy {
+  std::uint64_t address = 0;  // of its first instruction: control passes it once in each call
+  bool is_clone = false;
+  std::uint32_t number = 0;  // in the list that it is from
+  std::string problem;       // why no such instruction is known; empty: it is
+};
+
 class DebugInfo {
  public:
   // Code::refused for a file without debug information. The file must outlive it.
@@ -60,6 +70,16 @@ class DebugInfo {
   // Of the function at an address: its lines with code, and the variables there.
   std::vector<CodeLine> lines_of(std::uint64_t address) const;
   std::vector<NamedVariable> variables_at(std::uint64_t address) const;
+
+  // The inlined copies of the functions of a name, which is one of those that ElfFile::find_functions() takes. Code::refused
+  // where there are too many, or too much debug information to look through. The list is kept until the next one is made.
+  Result<std::vector<InlinedCopy>> copies_of(const std::string& function) const;
+
+  // As find_variable() and variables_at(), at the beginning of a copy of that list and in its own scope: of its variables alone,
+  // not those of functions that are inlined at the same address, or around it. And the lines of the function in its copies.
+  Status find_copys_variable(std::uint32_t copy, spec::Argument& argument) const;
+  std::vector<NamedVariable> variables_of_copy(std::uint32_t copy) const;
+  std::vector<CodeLine> lines_of_copies() const;
 
   struct Handles;  // of this folder's own files
 

@@ -113,6 +113,19 @@ Scopes scopes_at(Dwarf* debug, std::uint64_t address) {
   return is_known || !unit ? scopes : scopes_of_nested(*unit, address);
 }
 
+Scopes scopes_of_copy(Dwarf_Die copy) {
+  Scopes scopes{copy};
+  Dwarf_Attribute attribute;
+  Dwarf_Die origin;
+  if (dwarf_attr(&copy, DW_AT_abstract_origin, &attribute) == nullptr) return scopes;
+  if (dwarf_formref_die(&attribute, &origin) == nullptr) return scopes;
+  Dwarf_Die* found = nullptr;
+  const int count = dwarf_getscopes_die(&origin, &found);
+  scopes.insert(scopes.end(), found, found + std::max(count, 0));
+  std::free(found);
+  return scopes;
+}
+
 // After an inlined function libdw goes on with the blocks around its source.
 std::optional<Dwarf_Die> function_of(const Scopes& scopes) {
   Scopes around = scopes;
@@ -129,6 +142,13 @@ std::optional<Dwarf_Die> function_of(const Scopes& scopes) {
     return {};
   }
   return {};
+}
+
+std::optional<std::uint64_t> number_in(Dwarf_Die die, unsigned attribute) {
+  Dwarf_Attribute found;
+  Dwarf_Word value = 0;
+  if (dwarf_attr_integrate(&die, attribute, &found) == nullptr || dwarf_formudata(&found, &value) != 0) return {};
+  return value;
 }
 
 bool is_everywhere(Dwarf_Attribute& attribute) {

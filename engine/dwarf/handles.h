@@ -36,6 +36,14 @@ struct DebugInfo::Handles {
   Dwarf* debug = nullptr;                  // its own, or that of `separate`
   std::unique_ptr<Dwarf_CFI, End> frames;  // .eh_frame
   const elf::ElfFile* file = nullptr;
+
+  // An inlined copy of DebugInfo::copies_of().
+  struct Copy {
+    Dwarf_Die die{}, function{};  // its own, and that of the function whose code it is a part of
+    bool is_in_itself = false;    // it is inside of another copy, or of the function's own code
+    InlinedCopy found;
+  };
+  std::vector<Copy> copies;
 };
 
 template <class Visit>
@@ -50,6 +58,9 @@ void each_child(Dwarf_Die parent, const Visit& visit) {
 using Scopes = std::vector<Dwarf_Die>;
 Scopes scopes_at(Dwarf* debug, std::uint64_t address);
 
+// Of an inlined copy: its own block, what its function has beside it, and what is around that in the source.
+Scopes scopes_of_copy(Dwarf_Die copy);
+
 // The function whose code and frame these are: for an inlined function's block, the function into which it was inlined.
 std::optional<Dwarf_Die> function_of(const Scopes& scopes);
 
@@ -62,6 +73,9 @@ Dwarf_Die whole_unit(Dwarf_Die unit);
 // The source file of a declaration; null: unknown. (libdw's own dwarf_decl_file stops the process at the units of gcc's
 // -gsplit-dwarf.)
 const char* declaring_source(Dwarf_Die die);
+
+// A number that a DIE has, or what it was made from; nothing: there is none.
+std::optional<std::uint64_t> number_in(Dwarf_Die die, unsigned attribute);
 
 // Whether a location holds for every address: there is no list of them.
 bool is_everywhere(Dwarf_Attribute& attribute);

@@ -63,6 +63,14 @@ std::optional<Dwarf_Die> instance_at(Dwarf* debug, std::uint64_t address) {
   return {};
 }
 
+bool is_same(Dwarf_Die a, Dwarf_Die b) { return dwarf_dieoffset(&a) == dwarf_dieoffset(&b); }
+
+// The unit of the first instruction of a DIE with code.
+std::optional<Dwarf_Die> unit_of_code(Dwarf* debug, Dwarf_Die die) {
+  Dwarf_Addr base = 0, begin = 0, end = 0;
+  return dwarf_ranges(&die, 0, &base, &begin, &end) > 0 ? unit_at(debug, begin) : std::nullopt;
+}
+
 // `after`: the next line with code, 0: none; -1: the source has no code at all.
 Error no_such_line(const std::string& file, int line, int after) {
   if (after < 0) return Error{.code = Code::not_found, .text = "no source '" + file + "' in the debug information"};
@@ -156,6 +164,25 @@ std::vector<CodeLine> DebugInfo::lines_of(std::uint64_t address) const {
       if (dwarf_dieoffset(&die) == dwarf_dieoffset(&copy)) seen.emplace(row.source, row.line);
     }
   });
+  for (const auto& [file, line] : seen) lines.push_back({file, line});
+  return lines;
+}
+
+std::vector<CodeLine> DebugInfo::lines_of_copies() const {
+  std::set<std::pair<std::string, int>> seen;
+  for (const Handles::Copy& copy : handles_->copies) {
+    Dwarf_Die die = copy.die;
+    const auto unit = unit_of_code(handles_->debug, die);
+    const char* own = declaring_source(die);
+    if (!unit || own == nullptr) continue;
+    each_row(*unit, [&](const Row& row) {
+      if (dwarf_haspc(&die, row.address) <= 0 || std::string_view(own) != row.source) return;
+      const auto in = instance_at(handles_->debug, row.address);
+      if (in && is_same(*in, die)) seen.emplace(row.source, row.line);
+    });
+  }
+  std::vector<CodeLine> lines;
+  lines.reserve(seen.size());
   for (const auto& [file, line] : seen) lines.push_back({file, line});
   return lines;
 }

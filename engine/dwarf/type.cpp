@@ -16,13 +16,6 @@ using spec::Kind;
 using spec::Sink;
 using spec::StepKind;
 
-std::optional<std::uint64_t> number(Dwarf_Die die, unsigned name) {
-  Dwarf_Attribute attribute;
-  Dwarf_Word value = 0;
-  if (dwarf_attr_integrate(&die, name, &attribute) == nullptr || dwarf_formudata(&attribute, &value) != 0) return {};
-  return value;
-}
-
 std::string die_name(Dwarf_Die die) {
   const char* name = dwarf_diename(&die);
   return name == nullptr ? "" : name;
@@ -37,9 +30,19 @@ Error unfit(std::string text, std::string help = {}) {
   return Error{.code = Code::refused, .text = std::move(text), .help = std::move(help)};
 }
 
+// __int128: no number that a record has, but as much memory as an array of two.
+bool is_wide_number(Type type) {
+  constexpr std::uint64_t kWide = 16;
+  const std::uint64_t encoding = number_in(type.die, DW_AT_encoding).value_or(0);
+  return type.tag == DW_TAG_base_type && size_of(type) == kWide &&
+         (encoding == DW_ATE_signed || encoding == DW_ATE_unsigned);
+}
+
 // Kind and size of one value.
 Status set_scalar(Type type, Argument& argument) {
   const std::uint64_t bytes = size_of(type);
+  if (is_wide_number(type))
+    return unfit("is a number of 16 bytes", "as an array it is two of eight, the lower one first, :x64[2]");
   if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8)
     return unfit("is a type of " + std::to_string(bytes) + " bytes, which is no number");
   argument.size = static_cast<std::uint8_t>(bytes);
@@ -47,10 +50,11 @@ Status set_scalar(Type type, Argument& argument) {
     argument.kind = Kind::hex;
     return ok();
   }
-  std::uint64_t encoding = number(type.die, DW_AT_encoding).value_or(0);
+  std::uint64_t encoding = number_in(type.die, DW_AT_encoding).value_or(0);
   if (type.tag == DW_TAG_enumeration_type && encoding == 0) {
     const Type under = type_of(type.die);
-    encoding = under.tag == DW_TAG_base_type ? number(under.die, DW_AT_encoding).value_or(0) : DW_ATE_unsigned + 0ull;
+    encoding =
+        under.tag == DW_TAG_base_type ? number_in(under.die, DW_AT_encoding).value_or(0) : DW_ATE_unsigned + 0ull;
   }
   if (encoding == DW_ATE_float && bytes >= 4) {
     argument.kind = Kind::floating;
@@ -91,13 +95,13 @@ Status set_array(Type type, Location& location, Argument& argument) {
 
 // A type given after the ':' stays; it must not read more than the variable has.
 Status keep_type(Type type, Location& location, Argument& argument) {
-  const bool is_array = type.tag == DW_TAG_array_type;
+  const bool is_array = type.tag == DW_TAG_array_type || (is_wide_number(type) && argument.kind != Kind::string);
   if (argument.kind == Kind::string || argument.count != 0) {
     if (!is_array && !leads_elsewhere(type.tag)) return unfit("is neither a pointer nor an array");
     if (!is_array) read_pointer(location);
     if (!is_in_order(location, type)) return unfit("is an array that is not in memory");
-    const bool fits =
-        location.in_memory || (argument.kind != Kind::string && spec::fixed_size(argument) <= size_of(type));
+    const bool is_bounded = !location.in_memory || is_wide_number(type);
+    const bool fits = !is_bounded || (argument.kind != Kind::string && spec::fixed_size(argument) <= size_of(type));
     return fits ? ok() : unfit("has only " + std::to_string(size_of(type)) + " bytes");
   }
   if (is_array || argument.size <= size_of(type)) return ok();
@@ -143,8 +147,8 @@ std::string name_within(Dwarf_Die typed, int depth) {
 std::uint64_t elements_of(Type array) {
   Dwarf_Die child;
   if (dwarf_child(&array.die, &child) != 0) return 0;
-  if (const auto count = number(child, DW_AT_count)) return *count;
-  const auto last = number(child, DW_AT_upper_bound);
+  if (const auto count = number_in(child, DW_AT_count)) return *count;
+  const auto last = number_in(child, DW_AT_upper_bound);
   return last ? *last + 1 : 0;
 }
 
@@ -165,6 +169,15 @@ std::uint64_t size_of(Type type) {
   return dwarf_aggregate_size(&type.die, &size) == 0 ? size : 0;
 }
 
+std::string members_of(Type aggregate) {
+  std::string names;
+  each_child(aggregate.die, [&](Dwarf_Die& die) {
+    if (const char* own = dwarf_diename(&die); own != nullptr && dwarf_tag(&die) == DW_TAG_member)
+      names += (names.empty() ? "" : ", ") + std::string(own);
+  });
+  return names;
+}
+
 std::string name_of(Dwarf_Die typed) { return name_within(typed, 0); }
 
 Status set_type(Type type, Location& location, Argument& argument) {
@@ -175,7 +188,8 @@ Status set_type(Type type, Location& location, Argument& argument) {
     case DW_TAG_structure_type:
     case DW_TAG_class_type:
     case DW_TAG_union_type:
-      return unfit("is a struct or union", "name one of its members");
+      return unfit("is a struct or union",
+                   "name one of its members" + (members_of(type).empty() ? "" : ": " + members_of(type)));
     case DW_TAG_array_type:
       return set_array(type, location, argument);
     default:

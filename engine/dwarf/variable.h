@@ -36,9 +36,10 @@ struct Type {
   int tag = 0;  // 0: void
 };
 Type type_of(Dwarf_Die variable);
-std::uint64_t size_of(Type type);       // 0: not known
-std::uint64_t elements_of(Type array);  // 0: not known
-std::string name_of(Dwarf_Die typed);   // the type of a variable or member as C writes it, near enough
+std::uint64_t size_of(Type type);        // 0: not known
+std::uint64_t elements_of(Type array);   // 0: not known
+std::string members_of(Type aggregate);  // their names, "a, b"; empty: it has none
+std::string name_of(Dwarf_Die typed);    // the type of a variable or member as C writes it, near enough
 
 // Sets kind, size and number of elements of the argument by the type. `location` is the variable's and becomes that of the
 // fetched data (a string is at its pointer's target).

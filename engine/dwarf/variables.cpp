@@ -34,6 +34,9 @@ bool is_called(Dwarf_Die& die, std::string_view name) {
   return own != nullptr && name == own;
 }
 
+// Where a variable is looked up: at any instruction, or at the first of an inlined copy, whose block is the innermost scope.
+enum class Where { anywhere, start_of_copy };
+
 // Walks through one expression.
 class Walker {
  public:
@@ -45,7 +48,7 @@ class Walker {
     stars_end_ = all_.size() - rest_.size();
   }
 
-  Status start(const Scopes& scopes);
+  Status start(const Scopes& scopes, Where where);
   Status walk();
   Status follow_stars();
   Status follow_reference(const Argument& argument);
@@ -73,6 +76,7 @@ class Walker {
   Status enter_member(std::string_view at, bool by_pointer);
   Status index(std::string_view at);
   std::vector<Member> find_members(Dwarf_Die aggregate, std::string_view name, int depth) const;
+  bool is_in_virtual_base(Dwarf_Die aggregate, std::string_view name, int depth) const;
   Status set_bits(Argument& argument);
   Status take_address(Argument& argument);
   Status take_value(Argument& argument);
@@ -108,12 +112,13 @@ std::string_view Walker::take_name() {
 
 std::string names_of(const Scopes& scopes) {
   std::string names;
+  std::set<std::string_view> seen;
   for (const Dwarf_Die& scope : scopes) {
     Dwarf_Die copy = scope;
     if (dwarf_tag(&copy) == DW_TAG_compile_unit) break;
     each_child(scope, [&](Dwarf_Die& die) {
       const char* name = is_variable(die) ? dwarf_diename(&die) : nullptr;
-      if (name != nullptr) names += (names.empty() ? "" : ", ") + std::string(name);
+      if (name != nullptr && seen.insert(name).second) names += (names.empty() ? "" : ", ") + std::string(name);
     });
   }
   return names;
@@ -128,8 +133,17 @@ bool is_too_early(const DebugInfo::Handles& handles, Dwarf_Die variable, const S
   return address < end_of_prologue(handles.debug, *function);
 }
 
+// A copy stores what it keeps in the frame after it has begun.
+bool is_stored_later(Dwarf_Die variable) {
+  Dwarf_Attribute attribute;
+  Dwarf_Op* expression = nullptr;
+  std::size_t length = 0;
+  if (dwarf_attr(&variable, DW_AT_location, &attribute) == nullptr || !is_everywhere(attribute)) return false;
+  return dwarf_getlocation(&attribute, &expression, &length) == 0 && length != 0 && expression[0].atom == DW_OP_fbreg;
+}
+
 // The innermost variable of that name. In one block a definition precedes a declaration.
-Status Walker::start(const Scopes& scopes) {
+Status Walker::start(const Scopes& scopes, Where where) {
   const std::string_view name = take_name();
   std::optional<Dwarf_Die> found;
   for (const Dwarf_Die& scope : scopes) {
@@ -148,7 +162,9 @@ Status Walker::start(const Scopes& scopes) {
   }
   at_ = *found;
   type_ = type_of(at_);
-  if (is_too_early(handles_, at_, scopes, address_))
+  if (where == Where::start_of_copy && is_stored_later(at_))
+    return blame(name, "'" + std::string(name) + "' is not in place yet where the copy begins");
+  if (where == Where::anywhere && is_too_early(handles_, at_, scopes, address_))
     return blame(name, "'" + std::string(name) + "' is not in place yet here: this is the function's prologue");
   auto location = location_of(handles_, at_, scopes, address_);
   if (!location) {
@@ -214,6 +230,8 @@ Status Walker::follow_stars() {
   return ok();
 }
 
+constexpr int kDeepestMember = 8;
+
 // The distance of a part in an aggregate; none: it is computed, as for a virtual base.
 std::optional<Dwarf_Word> distance_of(Dwarf_Die part) {
   Dwarf_Attribute attribute;
@@ -227,7 +245,6 @@ std::optional<Dwarf_Word> distance_of(Dwarf_Die part) {
 // Members of unnamed structs and unions inside count as its own; those of base classes if it has none of that name. More than
 // one: the name is ambiguous.
 std::vector<Walker::Member> Walker::find_members(Dwarf_Die aggregate, std::string_view name, int depth) const {
-  constexpr int kDeepestMember = 8;
   std::vector<Member> own, inherited;
   if (depth > kDeepestMember) return own;
   each_child(aggregate, [&](Dwarf_Die& die) {
@@ -246,6 +263,19 @@ std::vector<Walker::Member> Walker::find_members(Dwarf_Die aggregate, std::strin
   return own.empty() ? inherited : own;
 }
 
+// Whether the name is a member of a base class whose distance is not fixed.
+bool Walker::is_in_virtual_base(Dwarf_Die aggregate, std::string_view name, int depth) const {
+  bool found = false;
+  each_child(aggregate, [&](Dwarf_Die& die) {
+    if (found || depth > kDeepestMember || dwarf_tag(&die) != DW_TAG_inheritance) return;
+    const Type base = type_of(die);
+    if (!is_aggregate(base.tag)) return;
+    const bool is_its_own = !distance_of(die) && !find_members(base.die, name, depth + 1).empty();
+    found = is_its_own || is_in_virtual_base(base.die, name, depth + 1);
+  });
+  return found;
+}
+
 Status Walker::enter_member(std::string_view at, bool by_pointer) {
   const bool by_reference = is_reference(type_.tag);  // C++ writes '.' there
   if (by_pointer != is_pointer(type_.tag) && !by_reference)
@@ -260,12 +290,11 @@ Status Walker::enter_member(std::string_view at, bool by_pointer) {
   const auto members = find_members(type_.die, name, 0);
   if (members.size() > 1)
     return blame(name, "member '" + std::string(name) + "' is ambiguous: several base classes have it");
+  if (members.empty() && is_in_virtual_base(type_.die, name, 0))
+    return blame(name, "member '" + std::string(name) + "' is a virtual base's: each object says where that lies",
+                 "a pointer to the base class itself has its members");
   if (members.empty()) {
-    std::string names;
-    each_child(type_.die, [&](Dwarf_Die& die) {
-      if (const char* own = dwarf_diename(&die); own != nullptr && dwarf_tag(&die) == DW_TAG_member)
-        names += (names.empty() ? "" : ", ") + std::string(own);
-    });
+    const std::string names = members_of(type_);
     return blame(name, "no member '" + std::string(name) + "'", names.empty() ? "" : "there are: " + names);
   }
   at_ = members[0].die;
@@ -414,34 +443,34 @@ bool is_in_package(const DebugInfo::Handles& handles) {
   return open_regular(path + ".dwp") || open_regular(handles.file->path() + ".dwp");
 }
 
-}  // namespace
-
-Status DebugInfo::find_variable(std::uint64_t address, Argument& argument) const {
-  const Scopes scopes = scopes_at(handles_->debug, address);
-  Walker walker(*handles_, address, argument.variable);
-  if (scopes.empty() && is_in_package(*handles_))
+Status find_in(const DebugInfo::Handles& handles, const Scopes& scopes, Where where, std::uint64_t address,
+               Argument& argument) {
+  if (scopes.empty() && is_in_package(handles))
     return Error{.code = Code::refused,
                  .text = "no variables are known here: they are in a package (.dwp), which this tool cannot read",
                  .column = 0,
                  .help = "keep the .dwo files beside it, or link without -gsplit-dwarf"};
   if (scopes.empty()) return Error{.code = Code::refused, .text = "no variables are known here", .column = 0};
-  RETURN_IF_ERROR(walker.start(scopes));
+  Walker walker(handles, address, argument.variable);
+  RETURN_IF_ERROR(walker.start(scopes, where));
   RETURN_IF_ERROR(walker.walk());
   RETURN_IF_ERROR(walker.follow_stars());
   return walker.finish(argument);
 }
 
-std::vector<NamedVariable> DebugInfo::variables_at(std::uint64_t address) const {
+// `listed`: the scopes in the order in which their variables are.
+std::vector<NamedVariable> variables_in(const DebugInfo::Handles& handles, const Scopes& scopes, const Scopes& listed,
+                                        Where where, std::uint64_t address) {
   std::vector<NamedVariable> variables;
   std::set<std::string> seen;
-  for (const Dwarf_Die& scope : scopes_at(handles_->debug, address)) {
+  for (const Dwarf_Die& scope : listed) {
     Dwarf_Die block = scope;
     if (dwarf_tag(&block) == DW_TAG_compile_unit) break;
     each_child(scope, [&](Dwarf_Die& die) {
       const char* name = is_variable(die) ? dwarf_diename(&die) : nullptr;
       if (name == nullptr || !seen.insert(name).second) return;
       Argument argument{.variable = name};
-      const Status found = find_variable(address, argument);
+      const Status found = find_in(handles, scopes, where, address, argument);
       variables.push_back({.name = name,
                            .type = name_of(die),
                            .is_parameter = dwarf_tag(&die) == DW_TAG_formal_parameter,
@@ -449,6 +478,40 @@ std::vector<NamedVariable> DebugInfo::variables_at(std::uint64_t address) const 
     });
   }
   return variables;
+}
+
+const DebugInfo::Handles::Copy* copy_of(const DebugInfo::Handles& handles, std::uint32_t number) {
+  return number < handles.copies.size() ? &handles.copies[number] : nullptr;
+}
+
+Where where_in(const DebugInfo::Handles::Copy& copy) {
+  return copy.found.is_clone ? Where::anywhere : Where::start_of_copy;
+}
+
+}  // namespace
+
+Status DebugInfo::find_variable(std::uint64_t address, Argument& argument) const {
+  return find_in(*handles_, scopes_at(handles_->debug, address), Where::anywhere, address, argument);
+}
+
+std::vector<NamedVariable> DebugInfo::variables_at(std::uint64_t address) const {
+  const Scopes scopes = scopes_at(handles_->debug, address);
+  return variables_in(*handles_, scopes, scopes, Where::anywhere, address);
+}
+
+Status DebugInfo::find_copys_variable(std::uint32_t copy, Argument& argument) const {
+  const auto* known = copy_of(*handles_, copy);
+  if (known == nullptr) return Error{.code = Code::refused, .text = "no variables are known here", .column = 0};
+  return find_in(*handles_, scopes_of_copy(known->die), where_in(*known), known->found.address, argument);
+}
+
+std::vector<NamedVariable> DebugInfo::variables_of_copy(std::uint32_t copy) const {
+  const auto* known = copy_of(*handles_, copy);
+  if (known == nullptr) return {};
+  const Scopes scopes = scopes_of_copy(known->die);
+  Scopes listed = scopes;
+  if (listed.size() > 1) std::swap(listed[0], listed[1]);  // the function's own order; a copy may have another one
+  return variables_in(*handles_, scopes, listed, where_in(*known), known->found.address);
 }
 
 }  // namespace uprobe::dwarf

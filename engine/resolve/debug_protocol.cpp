@@ -28,6 +28,14 @@ NamedVariable take_variable(Parser& from) {
   return variable;
 }
 
+dwarf::InlinedCopy take_copy(Parser& from) {
+  dwarf::InlinedCopy copy{.address = from.long_number()};
+  copy.is_clone = from.number() != 0;
+  copy.number = from.number();
+  copy.problem = from.text();
+  return copy;
+}
+
 bool is_step_of_variable(StepKind kind) {
   return kind == StepKind::reg || kind == StepKind::constant || kind == StepKind::file_offset ||
          kind == StepKind::dereference || kind == StepKind::add || kind == StepKind::shift_right ||
@@ -108,6 +116,13 @@ void put(std::string& to, const CodeLine& line) {
 void put(std::string& to, const NamedVariable& variable) {
   for (const std::string* text : {&variable.name, &variable.type, &variable.problem}) put(to, std::string_view(*text));
   put(to, static_cast<std::uint32_t>(variable.is_parameter));
+}
+
+void put(std::string& to, const dwarf::InlinedCopy& copy) {
+  put_long(to, copy.address);
+  put(to, static_cast<std::uint32_t>(copy.is_clone));
+  put(to, copy.number);
+  put(to, std::string_view(copy.problem));
 }
 
 void put(std::string& to, const Argument& argument) {
@@ -197,6 +212,15 @@ Result<std::vector<CodeLine>> decode_lines(std::string_view answer, const std::s
 Result<std::vector<NamedVariable>> decode_variables(std::string_view answer, const std::string& path) {
   return decode<std::vector<NamedVariable>>(
       answer, path, [](Parser& words) { return std::optional(take_list<NamedVariable>(words, take_variable)); });
+}
+
+Result<std::vector<dwarf::InlinedCopy>> decode_copies(std::string_view answer, const std::string& path) {
+  return decode<std::vector<dwarf::InlinedCopy>>(answer, path,
+                                                 [](Parser& words) -> std::optional<std::vector<dwarf::InlinedCopy>> {
+                                                   auto copies = take_list<dwarf::InlinedCopy>(words, take_copy);
+                                                   if (copies.size() > dwarf::kMostCopies) return {};
+                                                   return copies;
+                                                 });
 }
 
 }  // namespace uprobe

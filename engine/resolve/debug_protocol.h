@@ -15,7 +15,19 @@
 
 namespace uprobe {
 
-enum class Question : std::uint32_t { open, line, declaration, prologue, variable, lines, variables };
+enum class Question : std::uint32_t {
+  open,
+  line,
+  declaration,
+  prologue,
+  variable,
+  lines,
+  variables,
+  copies,
+  copys_variable,
+  copys_variables,
+  lines_of_copies,
+};
 enum class Answer : std::uint32_t { error, value };
 
 std::string question(Question which);
@@ -23,6 +35,7 @@ std::string question(Question which, std::uint64_t address);
 
 void put(std::string& to, const dwarf::CodeLine& line);
 void put(std::string& to, const dwarf::NamedVariable& variable);
+void put(std::string& to, const dwarf::InlinedCopy& copy);
 // The part of an argument that the search for a variable needs, and that the search sets.
 void put(std::string& to, const spec::Argument& argument);
 bool take(Parser& from, spec::Argument& argument);
@@ -43,6 +56,8 @@ Result<std::uint64_t> decode_address(std::string_view answer, const std::string&
 Result<spec::Argument> decode_argument(std::string_view answer, const std::string& path);
 Result<std::vector<dwarf::CodeLine>> decode_lines(std::string_view answer, const std::string& path);
 Result<std::vector<dwarf::NamedVariable>> decode_variables(std::string_view answer, const std::string& path);
+// No more than there can be, and each with an address or a problem.
+Result<std::vector<dwarf::InlinedCopy>> decode_copies(std::string_view answer, const std::string& path);
 
 // An error about the debug information of a file.
 Error about_debug_information(const std::string& path, Error error);

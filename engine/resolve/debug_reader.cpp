@@ -16,6 +16,7 @@ namespace {
 
 using dwarf::CodeLine;
 using dwarf::DebugInfo;
+using dwarf::InlinedCopy;
 using dwarf::NamedVariable;
 using spec::Argument;
 using uprobe::put;
@@ -27,7 +28,7 @@ class Reader {
 
   std::string answer(std::string_view request) {
     Parser words(request);
-    const Question question = words.kind(Question::variables);
+    const Question question = words.kind(Question::lines_of_copies);
     if (!debug_) debug_.emplace(DebugInfo::open(file_));
     if (!*debug_) return failed(debug_->error());
     std::string reply;
@@ -71,6 +72,27 @@ class Reader {
       case Question::variables:
         put_list(reply, debug.variables_at(words.long_number()), [&](const NamedVariable& one) { put(reply, one); });
         return ok();
+      default:
+        return tell_of_copies(question, words, reply);
+    }
+  }
+
+  Status tell_of_copies(Question question, Parser& words, std::string& reply) {
+    const DebugInfo& debug = **debug_;
+    if (question == Question::copies) {
+      const auto found = debug.copies_of(words.text());
+      if (!found) return found.error();
+      put_list(reply, *found, [&](const InlinedCopy& copy) { put(reply, copy); });
+    } else if (question == Question::copys_variables) {
+      put_list(reply, debug.variables_of_copy(words.number()), [&](const NamedVariable& one) { put(reply, one); });
+    } else if (question == Question::lines_of_copies) {
+      put_list(reply, debug.lines_of_copies(), [&](const CodeLine& line) { put(reply, line); });
+    } else {
+      const std::uint32_t copy = words.number();
+      Argument argument;
+      take(words, argument);
+      RETURN_IF_ERROR(debug.find_copys_variable(copy, argument));
+      put(reply, argument);
     }
     return ok();
   }
@@ -149,6 +171,13 @@ Result<DebugReader> DebugReader::open(const std::shared_ptr<const elf::ElfFile>&
   return is_fetched ? start(file) : std::move(opened);
 }
 
+Result<DebugReader> DebugReader::open_here(const std::shared_ptr<const elf::ElfFile>& file) {
+  auto opened = start(file);
+  if (opened && !opened->missing_.empty())
+    return Error{.code = Code::refused, .text = "a part of the debug information is missing"};
+  return opened;
+}
+
 Result<DebugReader> DebugReader::start(const std::shared_ptr<const elf::ElfFile>& file) {
   const auto reader = std::make_shared<Reader>(*file);
   auto child =
@@ -194,8 +223,7 @@ Result<std::uint64_t> DebugReader::after_prologue(std::uint64_t address) const {
   return decode_address(*answer, path_);
 }
 
-Status DebugReader::find_variable(std::uint64_t address, Argument& argument) const {
-  std::string request = question(Question::variable, address);
+Status DebugReader::ask_for_variable(std::string request, Argument& argument) const {
   put(request, argument);
   const auto answer = ask(request);
   if (!answer) return answer.error();
@@ -207,6 +235,38 @@ Status DebugReader::find_variable(std::uint64_t address, Argument& argument) con
   argument.is_text = made->is_text, argument.is_bitfield = made->is_bitfield;
   argument.bit_width = made->bit_width, argument.bit_offset = made->bit_offset;
   return ok();
+}
+
+Status DebugReader::find_variable(std::uint64_t address, Argument& argument) const {
+  return ask_for_variable(question(Question::variable, address), argument);
+}
+
+Status DebugReader::find_copys_variable(std::uint32_t copy, Argument& argument) const {
+  std::string request = question(Question::copys_variable);
+  put(request, copy);
+  return ask_for_variable(std::move(request), argument);
+}
+
+Result<std::vector<InlinedCopy>> DebugReader::copies_of(const std::string& function) const {
+  std::string request = question(Question::copies);
+  put(request, std::string_view(function));
+  const auto answer = ask(request);
+  if (!answer) return answer.error();
+  return decode_copies(*answer, path_);
+}
+
+Result<std::vector<NamedVariable>> DebugReader::variables_of_copy(std::uint32_t copy) const {
+  std::string request = question(Question::copys_variables);
+  put(request, copy);
+  const auto answer = ask(request);
+  if (!answer) return answer.error();
+  return decode_variables(*answer, path_);
+}
+
+Result<std::vector<CodeLine>> DebugReader::lines_of_copies() const {
+  const auto answer = ask(question(Question::lines_of_copies));
+  if (!answer) return answer.error();
+  return decode_lines(*answer, path_);
 }
 
 Result<std::vector<CodeLine>> DebugReader::lines_of(std::uint64_t address) const {

@@ -19,6 +19,8 @@ class DebugReader {
  public:
   // The file must outlive it. What is not here is fetched by debuginfod, if the user wants that (fetch_debug_information).
   static Result<DebugReader> open(const std::shared_ptr<const elf::ElfFile>& file);
+  // The same of what is here, and all of it: nothing is fetched.
+  static Result<DebugReader> open_here(const std::shared_ptr<const elf::ElfFile>& file);
 
   Result<std::vector<std::uint64_t>> find_line(const std::string& file, int line,
                                                const std::string& function = {}) const;
@@ -27,12 +29,17 @@ class DebugReader {
   Status find_variable(std::uint64_t address, spec::Argument& argument) const;
   Result<std::vector<dwarf::CodeLine>> lines_of(std::uint64_t address) const;
   Result<std::vector<dwarf::NamedVariable>> variables_at(std::uint64_t address) const;
+  Result<std::vector<dwarf::InlinedCopy>> copies_of(const std::string& function) const;
+  Status find_copys_variable(std::uint32_t copy, spec::Argument& argument) const;
+  Result<std::vector<dwarf::NamedVariable>> variables_of_copy(std::uint32_t copy) const;
+  Result<std::vector<dwarf::CodeLine>> lines_of_copies() const;
 
  private:
   DebugReader(std::string path, Confined reader) : path_(std::move(path)), reader_(std::move(reader)) {}
   static Result<DebugReader> start_or_fetch(const std::shared_ptr<const elf::ElfFile>& file);
   static Result<DebugReader> start(const std::shared_ptr<const elf::ElfFile>& file);
   Result<std::string> ask(const std::string& request) const;
+  Status ask_for_variable(std::string request, spec::Argument& argument) const;
 
   std::string path_;
   mutable Confined reader_;

@@ -172,7 +172,7 @@ Result<LocationResolver::Specs> LocationResolver::find(ProbeSpec spec) {
   }
   RETURN_IF_ERROR(find_object(spec));
   if (!spec.place.marker.empty()) return at_markers(spec);
-  RETURN_IF_ERROR(find_function(spec));
+  if (const Status found = find_function(spec); !found) return with_inlining(spec, found.error());
   if (spec.place.is_address) {
     const auto found = plan::look_up(spec, files_);
     if (!found) return found.error();
@@ -180,6 +180,12 @@ Result<LocationResolver::Specs> LocationResolver::find(ProbeSpec spec) {
     spec.place.is_address = false;
   }
   if (!spec.place.source.empty()) return at_line(std::move(spec));
+  auto own = at_symbol(spec);
+  return with_copies(std::move(spec), std::move(own));
+}
+
+// The functions of a name or a pattern, or one place by its offset.
+Result<LocationResolver::Specs> LocationResolver::at_symbol(ProbeSpec spec) {
   const bool has_data = std::any_of(spec.arguments.begin(), spec.arguments.end(), [](const spec::Argument& argument) {
     return is_in_file(argument) || !argument.variable.empty();
   });
@@ -318,9 +324,9 @@ Result<LocationResolver::Specs> LocationResolver::expand(const ProbeSpec& patter
 }
 
 // Data is addressed relative to the probe, because the load address moves both.
-Status LocationResolver::find_data(ProbeSpec& spec, const plan::Found& place) {
+Status LocationResolver::find_data(ProbeSpec& spec, const plan::Found& place, std::optional<std::uint32_t> copy) {
   RETURN_IF_ERROR(check_go_arguments(spec, place));
-  RETURN_IF_ERROR(find_variables(spec, place));
+  RETURN_IF_ERROR(find_variables(spec, place, copy));
   for (spec::Argument& argument : spec.arguments) {
     if (!is_in_file(argument)) continue;
     if (!argument.object.empty()) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -38,7 +39,7 @@ class LocationResolver {
   std::shared_ptr<const elf::ElfFile> object(const std::string& path) const;
 
   // Ends the debug information readers. They start again when needed.
-  void close_debug_info() { debug_.clear(); }
+  void close_debug_info() { debug_.clear(), without_copies_.clear(); }
 
   // Notes for the user: functions that match a pattern and cannot be probed.
   const std::vector<std::string>& notes() const { return notes_; }
@@ -48,6 +49,7 @@ class LocationResolver {
   using Specs = std::vector<spec::ProbeSpec>;
 
   Result<Specs> find(spec::ProbeSpec spec);
+  Result<Specs> at_symbol(spec::ProbeSpec spec);
   bool fetch_names(const spec::ProbeSpec& spec);
   Status check_match(const spec::ProbeSpec& spec, const File& file);
   Result<Specs> at_line(spec::ProbeSpec spec);
@@ -56,11 +58,16 @@ class LocationResolver {
   Result<std::vector<marker::MarkerEvent>> events_of_markers(const spec::ProbeSpec& spec);
   Status leave_out_places(const spec::ProbeSpec& spec, marker::MarkerEvent& event);
   Result<std::vector<spec::Argument>> variables_for(const spec::Argument& group, const spec::ProbeSpec& spec,
-                                                    const plan::Found& place);
-  Status expand_variables(spec::ProbeSpec& spec, const plan::Found& place);
+                                                    const plan::Found& place, std::optional<std::uint32_t> copy);
+  Status expand_variables(spec::ProbeSpec& spec, const plan::Found& place, std::optional<std::uint32_t> copy);
+  std::vector<dwarf::InlinedCopy> copies_of(const File& file, const std::string& function);
+  bool choose_inlined(spec::ProbeSpec& spec, const std::vector<LoadedObject>& objects);
+  Result<spec::ProbeSpec> at_copy(spec::ProbeSpec spec, const File& file, const dwarf::InlinedCopy& copy);
+  Error with_inlining(const spec::ProbeSpec& spec, Error error);
+  Result<Specs> with_copies(spec::ProbeSpec spec, Result<Specs> own);
   Result<const DebugReader*> debug_info(const File& file);
   Status pass_prologue(spec::ProbeSpec& spec, plan::Found& found);
-  Status find_variables(spec::ProbeSpec& spec, const plan::Found& place);
+  Status find_variables(spec::ProbeSpec& spec, const plan::Found& place, std::optional<std::uint32_t> copy);
   Status find_object(spec::ProbeSpec& spec);
   std::string without_script(const std::string& path);
   void tell_replaced(pid_t pid, const spec::Place& place);
@@ -71,7 +78,8 @@ class LocationResolver {
   Error unknown_function(const spec::ProbeSpec& spec, const std::vector<LoadedObject>& objects);
   Result<Specs> expand(const spec::ProbeSpec& pattern, const File& file, const std::vector<elf::Symbol>& functions,
                        const std::string& help);
-  Status find_data(spec::ProbeSpec& spec, const plan::Found& place);
+  // `copy`: the place is that inlined copy's.
+  Status find_data(spec::ProbeSpec& spec, const plan::Found& place, std::optional<std::uint32_t> copy = {});
   Status find_in_object(const spec::ProbeSpec& spec, spec::Argument& argument);
 
   plan::FileCache& files_;
@@ -81,6 +89,7 @@ class LocationResolver {
   std::vector<std::string> moved_;                              // notes for `notes_`, once their probe is complete
   std::map<std::pair<File, std::string>, std::uint64_t> data_;  // link-time addresses
   std::map<File, DebugReader> debug_;
+  std::set<File> without_copies_;  // files whose debug information says nothing of them
   std::map<std::string, File> objects_;
   std::map<std::string, std::vector<LoadedObject>> orders_;  // by program
   std::map<std::string, std::string> programs_;  // what is executed for a file: a script's interpreter, or itself

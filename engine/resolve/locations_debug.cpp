@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The part of the resolver that needs debug information: source lines and variables.
+// The part of the resolver that needs debug information: source lines, inlined copies and variables.
 #include <algorithm>
+#include <map>
+#include <optional>
 
 #include "engine/base/text.h"
 #include "engine/lex/registers.h"
@@ -8,6 +10,7 @@
 #include "engine/spec/argument.h"
 #include "engine/spec/messages.h"
 #include "engine/spec/name.h"
+#include "engine/spec/parse.h"
 #include "engine/spec/words_2009.h"
 
 namespace uprobe {
@@ -112,7 +115,8 @@ Status LocationResolver::pass_prologue(ProbeSpec& spec, plan::Found& found) {
 // The arguments for "$vars" or "$params": one for each variable that can be fetched there, unless an argument has its name
 // already.
 Result<std::vector<spec::Argument>> LocationResolver::variables_for(const spec::Argument& group, const ProbeSpec& spec,
-                                                                    const plan::Found& place) {
+                                                                    const plan::Found& place,
+                                                                    std::optional<std::uint32_t> copy) {
   const auto refuse = [&](std::string text) {
     return at_column(spec, group.column, Error{.code = Code::refused, .text = std::move(text)});
   };
@@ -120,7 +124,7 @@ Result<std::vector<spec::Argument>> LocationResolver::variables_for(const spec::
     return refuse(group.variable + " stands for several arguments, which have names and types of their own");
   const auto debug = debug_info(place.file);
   if (!debug) return at_column(spec, group.symbol_column, debug.error());
-  const auto known = (*debug)->variables_at(place.address);
+  const auto known = copy ? (*debug)->variables_of_copy(*copy) : (*debug)->variables_at(place.address);
   if (!known) return at_column(spec, group.symbol_column, known.error());
   std::vector<spec::Argument> found;
   for (const dwarf::NamedVariable& variable : *known) {
@@ -140,10 +144,11 @@ Result<std::vector<spec::Argument>> LocationResolver::variables_for(const spec::
   return found;
 }
 
-Status LocationResolver::expand_variables(ProbeSpec& spec, const plan::Found& place) {
+Status LocationResolver::expand_variables(ProbeSpec& spec, const plan::Found& place,
+                                          std::optional<std::uint32_t> copy) {
   for (std::size_t i = 0; i < spec.arguments.size(); ++i) {
     if (!spec::is_group_of_variables(spec.arguments[i].variable)) continue;
-    auto found = variables_for(spec.arguments[i], spec, place);
+    auto found = variables_for(spec.arguments[i], spec, place, copy);
     if (!found) return found.error();
     const auto at = spec.arguments.erase(spec.arguments.begin() + static_cast<std::ptrdiff_t>(i));
     spec.arguments.insert(at, found->begin(), found->end());
@@ -152,8 +157,8 @@ Status LocationResolver::expand_variables(ProbeSpec& spec, const plan::Found& pl
   return ok();
 }
 
-Status LocationResolver::find_variables(ProbeSpec& spec, const plan::Found& place) {
-  if (!spec.is_return) RETURN_IF_ERROR(expand_variables(spec, place));
+Status LocationResolver::find_variables(ProbeSpec& spec, const plan::Found& place, std::optional<std::uint32_t> copy) {
+  if (!spec.is_return) RETURN_IF_ERROR(expand_variables(spec, place, copy));
   for (spec::Argument& argument : spec.arguments) {
     if (argument.variable.empty()) continue;
     if (spec.is_return)
@@ -163,7 +168,9 @@ Status LocationResolver::find_variables(ProbeSpec& spec, const plan::Found& plac
                              .help = "$retval is the value that it returned"});
     const auto debug = debug_info(place.file);
     if (!debug) return at_column(spec, argument.symbol_column, debug.error());
-    if (Status found = (*debug)->find_variable(place.address, argument); !found) {
+    if (Status found =
+            copy ? (*debug)->find_copys_variable(*copy, argument) : (*debug)->find_variable(place.address, argument);
+        !found) {
       Error error = found.error();
       if (spec::find_register(argument.variable, spec::RegisterNames::extended))
         error.help = "did you mean '%" + argument.variable + "'?";
@@ -177,6 +184,185 @@ Status LocationResolver::find_variables(ProbeSpec& spec, const plan::Found& plac
   notes_.insert(notes_.end(), moved_.begin(), moved_.end());
   moved_.clear();
   return ok();
+}
+
+namespace {
+
+// A name alone means all that its function was compiled to.
+bool means_copies(const ProbeSpec& spec) {
+  const bool is_name = spec.is_bare && !spec.place.symbol.empty() && spec.place.offset == 0;
+  return is_name && spec.place.source.empty() && !spec.place.found;
+}
+
+// What an inlined copy has not, since it is no call; empty: nothing of it is wanted.
+std::string lack_of_copies(const ProbeSpec& spec, bool has_own) {
+  if (spec.is_return || spec.sums_calls) return "only a function by its symbol has a return that can be probed";
+  const bool is_numbered = !has_own && spec.parameters && !spec.parameters->arguments.empty();
+  const auto asks = [](const spec::Argument& argument) { return argument.body.find("$arg") != std::string::npos; };
+  const bool asks_by_number = is_numbered || std::ranges::any_of(spec.arguments, asks);
+  return asks_by_number ? "their arguments are in no fixed registers" : "";
+}
+
+// Gives the copies the variables that "$vars" has stood for elsewhere: one event has one record.
+void take_variables(ProbeSpec& spec, const ProbeSpec& from) {
+  const auto is_group = [](const spec::Argument& one) { return spec::is_group_of_variables(one.variable); };
+  const auto group = std::ranges::find_if(spec.arguments, is_group);
+  if (group == spec.arguments.end()) return;
+  std::vector<spec::Argument> arguments;
+  arguments.reserve(from.arguments.size());
+  for (const spec::Argument& argument : from.arguments) {
+    const auto same = std::ranges::find(spec.arguments, argument.name, &spec::Argument::name);
+    if (same != spec.arguments.end() && !is_group(*same))
+      arguments.push_back(*same);
+    else
+      arguments.push_back({.name = argument.name,
+                           .body = argument.name,
+                           .symbol_column = group->symbol_column,
+                           .variable = argument.name,
+                           .column = group->column});
+  }
+  spec.arguments = std::move(arguments);
+}
+
+// "3 inlined copies and 1 clone"
+std::string copies_in_words(const std::vector<dwarf::InlinedCopy>& copies) {
+  const auto clones = static_cast<std::size_t>(std::ranges::count(copies, true, &dwarf::InlinedCopy::is_clone));
+  const std::size_t inlined = copies.size() - clones;
+  std::string text = inlined == 0 ? "" : std::to_string(inlined) + (inlined == 1 ? " inlined copy" : " inlined copies");
+  if (clones == 0) return text;
+  return text + (text.empty() ? "" : " and ") + std::to_string(clones) + (clones == 1 ? " clone" : " clones");
+}
+
+// Copies that are not probed, by reason.
+class LeftOut {
+ public:
+  void add(const Error& why) {
+    ++by_reason_[why.text];
+    if (!first_ && why.column >= 0) first_ = why;
+  }
+  bool empty() const { return by_reason_.empty(); }
+  // Of a mistake in the definition.
+  const std::optional<Error>& first() const { return first_; }
+  std::string text() const {
+    std::string text;
+    for (const auto& [reason, count] : by_reason_)
+      text += (text.empty() ? "" : ", ") + std::to_string(count) + " (" + reason + ")";
+    return text;
+  }
+
+ private:
+  std::map<std::string, std::size_t> by_reason_;
+  std::optional<Error> first_;
+};
+
+// "'f' is probed with 2 of its 3 inlined copies; left out: 1 (no known start)"
+std::string said_of_copies(const std::string& function, const std::vector<dwarf::InlinedCopy>& copies,
+                           std::size_t probed, bool has_own, const std::string& left_out) {
+  const std::string name = "'" + function + "'", all = copies_in_words(copies);
+  if (probed == 0) return name + " is probed without its " + all + ": " + left_out;
+  const std::string some = (left_out.empty() ? "its " : std::to_string(probed) + " of its ") + all;
+  const std::string text =
+      has_own ? name + " is probed with " + some
+              : name + " has no code of its own: " + some + (copies.size() == 1 ? " is probed" : " are probed");
+  return left_out.empty() ? text : text + "; left out: " + left_out;
+}
+
+}  // namespace
+
+// Of what is here; nothing is fetched for them, and what cannot be read has none.
+std::vector<dwarf::InlinedCopy> LocationResolver::copies_of(const File& file, const std::string& function) {
+  if (without_copies_.contains(file)) return {};
+  if (!debug_.contains(file)) {
+    auto opened = DebugReader::open_here(file);
+    if (!opened) return without_copies_.insert(file), std::vector<dwarf::InlinedCopy>();
+    debug_.emplace(file, opened.take());
+  }
+  auto copies = debug_.at(file).copies_of(function);
+  if (copies) return copies.take();
+  note("'" + function + "': its inlined copies are not looked for: " + copies.error().text);
+  debug_.erase(file);  // the reader may have ended
+  return {};
+}
+
+// The first object in which a function that no object has was inlined.
+bool LocationResolver::choose_inlined(ProbeSpec& spec, const std::vector<LoadedObject>& objects) {
+  if (!means_copies(spec) || is_pattern(spec.place.symbol)) return false;
+  for (const LoadedObject& object : objects) {
+    const auto file = files_.open(object.path);
+    if (!file || copies_of(*file, spec.place.symbol).empty()) continue;
+    spec.place.path = object.path;
+    const spec::FileState state = spec::look_up_file(object.path);
+    spec.place.device = state.device, spec.place.inode = state.inode;
+    return true;
+  }
+  return false;
+}
+
+Result<ProbeSpec> LocationResolver::at_copy(ProbeSpec spec, const File& file, const dwarf::InlinedCopy& copy) {
+  if (!copy.problem.empty()) return Error{.code = Code::refused, .text = copy.problem};
+  const auto offset = file->offset_of_address(copy.address);
+  if (!offset) return Error{.code = Code::refused, .text = "outside of the file"};
+  const auto site = plan::site_at(file, *offset);
+  if (!site) return site.error();
+  if (can_probe_) RETURN_IF_ERROR(can_probe_(spec, *site));
+  spec.place.found = spec::FoundSymbol{*offset, copy.address, false};
+  spec.place.offset = *offset;
+  spec.place.symbol.clear();
+  RETURN_IF_ERROR(find_data(spec, {file, *offset, copy.address, false}, copy.number));
+  return spec;
+}
+
+// Why a function is unknown that the source has.
+Error LocationResolver::with_inlining(const ProbeSpec& spec, Error error) {
+  const std::string& symbol = spec.place.symbol;
+  if (error.code != Code::not_found || spec.is_bare || symbol.empty() || is_pattern(symbol)) return error;
+  const auto file = files_.open(spec.place.path);
+  if (file && !copies_of(*file, symbol).empty())
+    error.help = "it is inlined wherever it is called: its name alone, -p " + symbol + ", means the copies";
+  return error;
+}
+
+// A bare place is its function, as far as the file has it as such, and all inlined copies that begin at a known place.
+Result<LocationResolver::Specs> LocationResolver::with_copies(ProbeSpec spec, Result<Specs> own) {
+  const bool has_own = own && !own->empty();
+  const bool is_unknown = !own && own.error().code == Code::not_found && !is_pattern(spec.place.symbol);
+  if (!own && !spec.is_bare) return with_inlining(spec, own.error());
+  if (!means_copies(spec) || (!has_own && !is_unknown)) return own;
+  if (has_own && own->front().place.found && own->front().place.found->is_ifunc) return own;
+  const auto file = files_.open(spec.place.path);
+  if (!file) return own;
+  const std::vector<dwarf::InlinedCopy> copies = copies_of(*file, spec.place.symbol);
+  if (copies.empty()) return own;
+  const std::string name = "'" + spec.place.symbol + "'", all = copies_in_words(copies);
+  if (const std::string lack = lack_of_copies(spec, has_own); !lack.empty()) {
+    if (!has_own)
+      return at_column(
+          spec, spec.place.place_column,
+          Error{.code = Code::refused,
+                .text = name + " has no code of its own, and its " + all + " cannot be probed so: " + lack});
+    note(name + ": its " + all + (copies.size() == 1 ? " is" : " are") + " not seen: " + lack);
+    return own;
+  }
+  Specs specs = has_own ? own.take() : Specs();
+  const std::size_t before = specs.size();
+  spec.event = has_own ? specs.front().event : spec::bare_event_name(spec.place, spec.place.symbol);
+  LeftOut left_out;
+  for (const dwarf::InlinedCopy& copy : copies) {
+    if (!specs.empty()) take_variables(spec, specs.front());
+    auto made = at_copy(spec, *file, copy);
+    if (made)
+      specs.push_back(made.take());
+    else
+      left_out.add(made.error());
+  }
+  if (specs.empty())
+    return left_out.first() ? *left_out.first()
+                            : at_column(spec, spec.place.place_column,
+                                        Error{.code = Code::refused,
+                                              .text = name + " has no code of its own, and none of its " + all +
+                                                      " can be probed: " + left_out.text()});
+  note(said_of_copies(spec.place.symbol, copies, specs.size() - before, has_own, left_out.text()));
+  return specs;
 }
 
 }  // namespace uprobe

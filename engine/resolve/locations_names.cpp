@@ -198,6 +198,7 @@ Status LocationResolver::find_function(ProbeSpec& spec) {
   if (is_pattern(place.symbol) && choose(place.symbol, matches)) return ok();
   if (spec.parameters) place.symbol = spec.parameters->function;
   if (place.names_object || !files_.open(place.path)) return ok();  // the look-up says what is wrong
+  if (choose_inlined(spec, objects)) return ok();
   return unknown_function(spec, objects);
 }
 

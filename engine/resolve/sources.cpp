@@ -18,7 +18,19 @@ struct Subject {
   std::string path;
   plan::Found found;
   DebugReader debug;
+  std::vector<dwarf::InlinedCopy> copies;  // of a function that has no code of its own
 };
+
+// A function that has been inlined wherever it is called; else `missing`.
+Result<Subject> look_up_inlined(std::string path, const std::string& function, plan::FileCache& files, Error missing) {
+  const auto file = files.open(path);
+  if (!file || missing.code != Code::not_found) return missing;
+  auto debug = DebugReader::open(*file);
+  if (!debug) return missing;
+  auto copies = debug->copies_of(function);
+  if (!copies || copies->empty()) return missing;
+  return Subject{std::move(path), plan::Found{*file, 0, 0, false}, debug.take(), copies.take()};
+}
 
 Result<Subject> look_up(const std::string& object, const std::string& function) {
   auto path = find_object_file(object);
@@ -32,11 +44,11 @@ Result<Subject> look_up(const std::string& object, const std::string& function) 
     Error error = found.error();
     error.where.clear();
     error.column = -1;
-    return error;
+    return look_up_inlined(path.take(), function, files, std::move(error));
   }
   auto debug = DebugReader::open(found->file);
   if (!debug) return debug.error();
-  return Subject{path.take(), found.take(), debug.take()};
+  return Subject{path.take(), found.take(), debug.take(), {}};
 }
 
 std::string event_of(const std::string& function) { return spec::symbol_event_name({.path = {}, .symbol = function}); }
@@ -68,7 +80,8 @@ std::string short_name(const DebugReader& debug, const dwarf::CodeLine& line) {
 Result<std::vector<std::string>> definitions_of_lines(const Subject& subject, const std::string& function) {
   std::vector<std::string> definitions, text;
   std::string read;
-  const auto lines = subject.debug.lines_of(subject.found.address);
+  const auto lines =
+      subject.copies.empty() ? subject.debug.lines_of(subject.found.address) : subject.debug.lines_of_copies();
   if (!lines) return lines.error();
   for (const dwarf::CodeLine& line : *lines) {
     if (line.file != read) text = read_source(read = line.file);
@@ -85,20 +98,36 @@ Result<std::vector<std::string>> definitions_of_lines(const Subject& subject, co
   return definitions;
 }
 
-Result<std::vector<std::string>> definition_of_variables(const Subject& subject, const std::string& function) {
-  const auto place = subject.debug.after_prologue(subject.found.address);
-  if (!place) return place.error();
-  const auto variables = subject.debug.variables_at(*place);
-  if (!variables) return variables.error();
-  std::string definition = "p:" + event_of(function) + " " + subject.path + ":" + function;
+std::vector<std::string> with_variables(std::string definition, const std::vector<dwarf::NamedVariable>& variables) {
   std::vector<std::string> comments;
-  for (const dwarf::NamedVariable& variable : *variables) {
+  for (const dwarf::NamedVariable& variable : variables) {
     if (variable.problem.empty()) definition += " " + variable.name;
     comments.push_back("# " + variable.type + " " + variable.name +
                        (variable.problem.empty() ? "" : ": " + variable.problem));
   }
-  comments.insert(comments.begin(), definition);
+  comments.insert(comments.begin(), std::move(definition));
   return comments;
+}
+
+// As a bare place, which means the copies; of the first one whose start is known.
+Result<std::vector<std::string>> definition_of_copies(const Subject& subject, const std::string& function) {
+  const auto first = std::ranges::find_if(subject.copies, [](const auto& copy) { return copy.problem.empty(); });
+  if (first == subject.copies.end())
+    return Error{.code = Code::refused,
+                 .text = "'" + function + "' is inlined wherever it is called, and none of its copies can be probed: " +
+                         subject.copies.front().problem};
+  const auto variables = subject.debug.variables_of_copy(first->number);
+  if (!variables) return variables.error();
+  return with_variables(subject.path + ":" + function, *variables);
+}
+
+Result<std::vector<std::string>> definition_of_variables(const Subject& subject, const std::string& function) {
+  if (!subject.copies.empty()) return definition_of_copies(subject, function);
+  const auto place = subject.debug.after_prologue(subject.found.address);
+  if (!place) return place.error();
+  const auto variables = subject.debug.variables_at(*place);
+  if (!variables) return variables.error();
+  return with_variables("p:" + event_of(function) + " " + subject.path + ":" + function, *variables);
 }
 
 }  // namespace

@@ -83,14 +83,40 @@ Cut cut(std::string_view line) {
   return found;
 }
 
-// Where a '(' stands that nothing closes; npos: nowhere.
-std::size_t open_parenthesis(std::string_view word) {
+struct Mistake {
+  std::size_t at = 0;
+  std::string_view message;
+};
+
+// A parenthesis that has no other one. In brackets, which a pattern may have, it is a character.
+std::optional<Mistake> lone_parenthesis(std::string_view word) {
   std::vector<std::size_t> open;
   for (std::size_t i = 0; i < word.size(); ++i) {
     if (word[i] == '(') open.push_back(i);
-    if (word[i] == ')' && !open.empty()) open.pop_back();
+    if (word[i] != ')') continue;
+    if (open.empty() && word.find('[') == std::string_view::npos) return Mistake{i, message::kUnopenedParenthesis};
+    if (!open.empty()) open.pop_back();
   }
-  return open.empty() ? std::string_view::npos : open.front();
+  if (open.empty()) return {};
+  return Mistake{open.front(), message::kOpenParenthesis};
+}
+
+// What cannot be a place, whatever functions there are.
+std::optional<Mistake> mistake_in(std::string_view word) {
+  if (auto lone = lone_parenthesis(word)) return lone;
+  if (word.starts_with("()")) return Mistake{0, message::kNameBeforeParenthesis};
+  const bool is_operator = word.find(kOperator) != std::string_view::npos || word.ends_with("++");
+  if (word.ends_with('+') && !is_operator) return Mistake{word.size() - 1, message::kBadSymbolOffset};
+  return {};
+}
+
+// "f + 3": a word that begins with a sign is an argument.
+Error with_offset_help(const Command& command, Error error) {
+  const bool is_first = command.size() > 2 && error.column >= 0 &&
+                        static_cast<std::size_t>(error.column) < command.start(2) + command.word(2).size();
+  if (is_first && error.text == message::kNeedBrace)
+    error.help = "an offset from a function is written without blanks: " + std::string(command.word(1)) + "+0x4";
+  return error;
 }
 
 Command words_of(std::string_view line) {
@@ -152,10 +178,9 @@ bool starts_as_definition(std::string_view line) {
 Result<ProbeSpec> parse_bare_place(std::string_view line, const ParseOptions& options) {
   const Command command = words_of(line);
   if (command.size() - 2 > shared::kMaxArguments) return command.blame(2, 0, message::kTooManyArguments, E2BIG);
-  if (const std::size_t open = open_parenthesis(command.word(1)); open != std::string_view::npos)
-    return command.blame(1, open, message::kOpenParenthesis);
+  if (const auto mistake = mistake_in(command.word(1))) return command.blame(1, mistake->at, mistake->message);
   auto spec = parse_words(command, options, false);
-  if (!spec) return spec;
+  if (!spec) return with_offset_help(command, spec.error());
   if (spec->place.names_object && std::any_of(spec->place.path.begin(), spec->place.path.end(), is_blank))
     return command.blame(1, 0, message::kBlankInPath);
   spec->is_bare = true;

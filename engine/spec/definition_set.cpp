@@ -172,6 +172,7 @@ Result<std::vector<ProbeSpec>> DefinitionSet::read(std::string_view line) const 
   auto prototype = parse_function_event(line, options_);
   if (prototype) return resolved(std::move(prototype));
   auto bare = parse_bare_place(line, options_);
+  if (!bare && message::is_of_parentheses(bare.error().text)) return bare.error();
   const bool is_name =
       bare && (bare->parameters || bare->place.symbol.find_first_of(":<*") != std::string::npos || !resolve_);
   auto specs = resolved(std::move(bare));
@@ -179,13 +180,27 @@ Result<std::vector<ProbeSpec>> DefinitionSet::read(std::string_view line) const 
   return specs;
 }
 
+namespace {
+
+// A place that a bare name has been resolved to and that is no symbol's and no line's: it is a copy of the function, and one event
+// with it.
+bool is_inlined_copy(const ProbeSpec& spec) {
+  const Place& place = spec.place;
+  return spec.is_bare && place.found && place.symbol.empty() && place.marker.empty() && place.line == 0;
+}
+
+}  // namespace
+
 // Takes all definitions of a pattern or none.
 Status DefinitionSet::define_all(std::string_view line) {
   auto specs = read(line);
   if (!specs) return specs.error();
   const Id first = next_;
   for (ProbeSpec& spec : *specs) {
-    settle_name(spec);
+    if (next_ > first && is_inlined_copy(spec))
+      spec.event = probes_.at(first).event;
+    else
+      settle_name(spec);
     Status fits = check_counter(spec);
     if (fits) fits = check_event(spec);
     if (!fits) {

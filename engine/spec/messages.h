@@ -28,6 +28,8 @@ inline constexpr std::string_view kReturnAddressOnProbe = "ra is not available o
 inline constexpr std::string_view kMarkerReturn = "A marker is a place in a function: it has no return";
 inline constexpr std::string_view kBlankInPath = "A path with a blank is given by -x";
 inline constexpr std::string_view kOpenParenthesis = "The parenthesis is not closed";
+inline constexpr std::string_view kUnopenedParenthesis = "The parenthesis closes nothing";
+inline constexpr std::string_view kNameBeforeParenthesis = "The function's name is missing";
 inline constexpr std::string_view kEntryOnProbe = "Only a return probe looks back to the entry";
 inline constexpr std::string_view kEntrySame = "Only registers and memory are fetched at the entry";
 inline constexpr std::string_view kBadVariable = "Invalid $-variable specified";
@@ -94,6 +96,11 @@ inline constexpr std::string_view kVariableInside = "A variable is no address to
 inline constexpr std::string_view kNoCondition = "A condition has to follow the 'if'";
 inline constexpr std::string_view kBadDeletion = "A deletion is -:GROUP/EVENT, -:EVENT or -:GROUP/";
 inline constexpr std::string_view kNothingToDelete = "No event matches";
+
+// Whether the text is about parentheses that are no pair.
+constexpr bool is_of_parentheses(std::string_view text) {
+  return text == kOpenParenthesis || text == kUnopenedParenthesis;
+}
 
 // Whether the text is in the first group.
 bool is_kernels(std::string_view text);

@@ -203,6 +203,41 @@ class References(harness.TestCase):
                                               r"bytes=\{0xfb,0xff,0xff,0xff\} at=(0x[0-9a-f]+) same=\1 b=0x[0-9a-f]+\n")
 
 
+OTHERS = """
+struct Base { int low; virtual ~Base() {} };
+struct Left : virtual Base { int left; };
+struct Small { unsigned flag : 3, rest : 5; };
+static thread_local int own = 3;
+__attribute__((noinline)) int take(Left *l, __int128 *wide, Small *s, const __int128 &ref) {
+  return l->left + static_cast<int>(*wide) + s->flag + static_cast<int>(ref) + ++own;
+}
+int main() {
+  Left l;
+  l.left = 2;
+  __int128 wide = (static_cast<__int128>(5) << 64) + 7;
+  Small s = {5, 9};
+  return take(&l, &wide, &s, wide) == 0;
+}
+"""
+
+
+class Others(harness.TestCase):
+    def test_wide_numbers_bitfields_and_what_has_no_fixed_place(self):
+        program, source = self.path("others"), self.write("others.cpp", OTHERS)
+        subprocess.run([harness.need("g++"), "-O0", "-g", "-o", program, source], check=True)
+        done = harness.run([*harness.tracer("-q", "-o", self.path("trace"), "-p",
+                                            f"p:e {program}:take l->left *wide:x64[2] ref:u64[2] s->flag s->rest"), "--", program])
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        with open(self.path("trace"), encoding="latin-1") as file:
+            self.assertRegex(file.read(), r"left=2 wide=\{0x7,0x5\} ref=\{7,5\} flag=5 rest=9\n")
+        for variable, said in (("*wide", "'*wide' is a number of 16 bytes"), ("*wide:u8[17]", "'*wide' has only 16 bytes"),
+                               ("l->low", "member 'low' is a virtual base's: each object says where that lies"),
+                               ("own", "'own' is a thread's own"), ("*s", "'*s' is a struct or union")):
+            with self.subTest(variable=variable):
+                refused = harness.run([harness.tool(), "--check", "-p", f"p:e {program}:take {variable}"])
+                self.assertIn(f"-p: {said}\n", refused.stderr.decode())
+
+
 class Words(harness.TestCase):
     def test_names_types_and_refusals(self):
         program, source = self.path("variables"), os.path.join(harness.Options.source, "tests/e2e/fixtures/variables.c")

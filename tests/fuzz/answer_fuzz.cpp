@@ -51,7 +51,7 @@ void check_error(const Taken& taken) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string_view answer(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (static_cast<Question>(data[0] % 7)) {
+  switch (static_cast<Question>(data[0] % 11)) {
     case Question::open:
       check_error(decode_opened(answer, kPath));
       break;
@@ -64,17 +64,26 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case Question::prologue:
       check_error(decode_address(answer, kPath));
       break;
-    case Question::variable: {
+    case Question::variable:
+    case Question::copys_variable: {
       const auto argument = decode_argument(answer, kPath);
       argument ? check(*argument) : check(argument.error());
       break;
     }
     case Question::lines:
+    case Question::lines_of_copies:
       check_error(decode_lines(answer, kPath));
       break;
     case Question::variables:
+    case Question::copys_variables:
       check_error(decode_variables(answer, kPath));
       break;
+    case Question::copies: {
+      const auto copies = decode_copies(answer, kPath);
+      if (!copies) check(copies.error());
+      require(!copies || copies->size() <= dwarf::kMostCopies);
+      break;
+    }
   }
   return 0;
 }
@@ -128,6 +137,9 @@ std::vector<std::string> fuzz_seeds() {
   seeds.push_back(begun(Question::variables, Answer::value));
   put_list(seeds.back(), std::vector<dwarf::NamedVariable>{{.name = "n", .type = "int", .problem = ""}},
            [&](const auto& one) { put(seeds.back(), one); });
+  seeds.push_back(begun(Question::copies, Answer::value));
+  const dwarf::InlinedCopy copy{.address = 0x401000, .number = 0, .problem = ""};
+  put_list(seeds.back(), std::vector<dwarf::InlinedCopy>{copy, copy}, [&](const auto& one) { put(seeds.back(), one); });
   seeds.push_back(begun(Question::line, Answer::error));
   put(seeds.back(), Error{.code = Code::not_found, .text = "no such line", .help = "h"});
   return seeds;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Damaged debug information: every question has an answer, and no answer is one that a fetch cannot have.
+#include <algorithm>
 #include <cstdlib>
 
 #include "engine/base/fd.h"
@@ -33,6 +34,19 @@ void ask_at(const dwarf::DebugInfo& debug, std::uint64_t address) {
   }
 }
 
+void ask_of_copies(const dwarf::DebugInfo& debug, const char* name) {
+  const auto copies = debug.copies_of(name);
+  if (!copies) return;
+  require(copies->size() <= dwarf::kMostCopies);
+  (void)debug.lines_of_copies();
+  for (std::size_t i = 0; i < std::min<std::size_t>(copies->size(), 4); ++i) {
+    require((*copies)[i].number == i && (*copies)[i].problem.empty() == ((*copies)[i].address != 0));
+    (void)debug.variables_of_copy((*copies)[i].number);
+    spec::Argument argument{.variable = "word->first"};
+    if (debug.find_copys_variable((*copies)[i].number, argument)) check_argument(argument);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -42,6 +56,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!debug) return 0;
   for (const char* name : {"weigh", "begin", "twice"}) (void)debug->declaration_of(name);
   for (const int line : {1, 27, 29, 36}) (void)debug->find_line("described.cpp", line);
+  for (const char* name : {"weigh", "begin", "twice", "inner"}) ask_of_copies(*debug, name);
   std::size_t left = 4;
   for (const elf::Range& range : file->function_ranges()) {
     if (left-- == 0) break;

@@ -92,6 +92,21 @@ TEST(BarePlace, NamesAsToolsPrintThem) {
 TEST(BarePlace, WhatNoDefinitionCouldSayIsRefused) {
   EXPECT_EQ(read("f(x64 p"), "1: The parenthesis is not closed");
   EXPECT_EQ(read("'/opt/a b/x:f'"), "1: A path with a blank is given by -x");
+  EXPECT_EQ(read("f("), "1: The parenthesis is not closed");
+  EXPECT_EQ(read("f)"), "1: The parenthesis closes nothing");
+  EXPECT_EQ(read("f(a))"), "4: The parenthesis closes nothing");
+  EXPECT_EQ(read("()"), "0: The function's name is missing");
+  EXPECT_EQ(read("f+"), "1: Invalid offset from the symbol");
+  EXPECT_EQ(read("f + 3"), "2: Dereference needs a brace");
+}
+
+TEST(BarePlace, AnOffsetHasNoBlanks) {
+  const auto apart = parse_bare_place("f +3", options());
+  ASSERT_FALSE(apart);
+  EXPECT_EQ(apart.error().help, "an offset from a function is written without blanks: f+0x4");
+  const auto later = parse_bare_place("f %di +3", options());
+  ASSERT_FALSE(later);
+  EXPECT_EQ(later.error().help, "");
 }
 
 TEST(BarePlace, BlanksAroundAQuotedNameDoNotCount) {
