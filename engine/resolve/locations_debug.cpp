@@ -191,7 +191,9 @@ namespace {
 // A name alone means all that its function was compiled to.
 bool means_copies(const ProbeSpec& spec) {
   const bool is_name = spec.is_bare && !spec.place.symbol.empty() && spec.place.offset == 0;
-  return is_name && spec.place.source.empty() && !spec.place.found;
+  // Versions ("f@V1") and entries of the procedure linkage table ("f@plt") are symbols'.
+  const bool is_symbols = spec.place.symbol.find('@') != std::string::npos;
+  return is_name && !is_symbols && spec.place.source.empty() && !spec.place.found;
 }
 
 // What an inlined copy has not, since it is no call; empty: nothing of it is wanted.

@@ -304,7 +304,7 @@ class Source(Language):
             ["middle=6 second=3 own=7 first=8 r=7 m=7 v=10 w=10", "depth=9 steps=4"])
         self.assertEqual(self.refusal("-p", f"p:f {place} left->shared"),
                          ("member 'shared' is ambiguous: several base classes have it", "shared"))
-        self.assertEqual(self.refusal("-p", f"p:f {place} left->far"), ("no member 'far'", "far"))
+        self.assertEqual(self.refusal("-p", f"p:f {place} left->far"), ("member 'far' is a virtual base's: each object says where that lies", "far"))
 
     def test_inlined_code(self):
         place = f"language.c:{self.line('inlined')}"
