@@ -13,6 +13,13 @@ namespace {
 using shared::Trigger;
 using shared::TriggerKind;
 
+u32 name_of(const shared::Consumer& consumer) { return u32{consumer.session} << 16 | consumer.event; }
+bool is_decided(const Changes& changes, const shared::Consumer& consumer) {
+  for (u32 i = 0; i < changes.decided_count; ++i)
+    if (changes.decided[i] == name_of(consumer)) return true;
+  return false;
+}
+
 constexpr u64 kSecond = 1'000'000'000;
 constexpr long kInterrupted = -4;  // EINTR
 
@@ -86,7 +93,7 @@ u64& count_of(EventCounts& counts, const Trigger& trigger) {
 
 // A trigger of the event whose condition holds. What cannot be done takes none of its acts.
 bool decide_one(const RecordBuilder& builder, const Trigger& trigger, u64& left) {
-  Changes& changes = *builder.hit->changes;
+  Changes& changes = *changes_of(*builder.hit);
   const bool is_allowed = __atomic_load_n(&live_of(builder.area).changes_allowed, __ATOMIC_RELAXED) != 0 &&
                           changes.decided_count < Changes::kMostDecided;
   if (__atomic_load_n(&left, __ATOMIC_RELAXED) == 0) return false;
@@ -139,8 +146,13 @@ void decide_change(const Hit& hit, AreaHeader* area, const shared::Consumer& con
   const RecordBuilder builder{
       &hit, area,    &event, &counts_of(area, consumer.event), nullptr, 0, current_cpu(), false, false, {}, false,
       0,    nullptr, 0};
-  Changes& changes = *hit.changes;
-  if (decide_all(builder)) changes.decided[changes.decided_count++] = decided_name(consumer);
+  Changes& changes = *changes_of(hit);
+  if (decide_all(builder)) changes.decided[changes.decided_count++] = name_of(consumer);
+}
+
+void prepare_change(const Hit& hit, AreaHeader* area, const shared::Consumer& consumer) {
+  if (consumer.kind != static_cast<u8>(shared::ConsumerKind::entry)) decide_change(hit, area, consumer);
+  changes_of(hit)->is_of_record = is_decided(*changes_of(hit), consumer);
 }
 
 bool carry_out(const Changes& changes, SignalFrame& frame) {

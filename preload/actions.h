@@ -20,20 +20,29 @@ struct Changes {
   u64 values[kSettable];
   u64 delay = 0;  // nanoseconds
   u32 signal = 0;
-  u32 decided_count = 0;  // events that change something, as named by decided_name()
+  bool is_of_record = false;  // the event that is recorded now is one of these:
+  u32 decided_count = 0;      // events that change something, as session << 16 | event
   u32 decided[kMostDecided];
 };
 
-inline u32 decided_name(const shared::Consumer& consumer) { return u32{consumer.session} << 16 | consumer.event; }
-inline bool is_decided(const Changes& changes, const shared::Consumer& consumer) {
-  for (u32 i = 0; i < changes.decided_count; ++i)
-    if (changes.decided[i] == decided_name(consumer)) return true;
-  return false;
+// The registers of a hit at which triggers may change the program, and what they change. Only such a hit needs the stack for it.
+struct ChangingHit {
+  Registers registers;
+  Changes changes;
+};
+inline Changes* changes_of(const Hit& hit) {
+  return hit.can_change ? &reinterpret_cast<ChangingHit*>(hit.registers)->changes : nullptr;
 }
 
-inline bool is_overridden(const Hit& hit) { return hit.changes != nullptr && hit.changes->overrides; }
+// Whether the event that is recorded changes the program at this hit.
+inline bool is_changing(const Hit& hit) { return hit.can_change && changes_of(hit)->is_of_record; }
+inline bool is_overridden(const Hit& hit) { return hit.can_change && changes_of(hit)->overrides; }
 
-// Adds to *hit.changes what the triggers of the consumer's event change at this hit, and counts it. Makes no system call but the
+// Before the hit is recorded for a consumer: decides about its event, unless that is one of the entry, which was decided before. Not
+// where nothing can be changed.
+void prepare_change(const Hit& hit, AreaHeader* area, const shared::Consumer& consumer);
+
+// Adds to the changes of the hit what the triggers of the consumer's event change at this hit, and counts it. Makes no system call but the
 // prctl that reads a task's name.
 void decide_change(const Hit& hit, AreaHeader* area, const shared::Consumer& consumer);
 

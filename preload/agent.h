@@ -83,12 +83,11 @@ struct Hit {
   u32 tid;               // in its own PID namespace
   bool may_fault;        // false: SIGSEGV or SIGBUS is blocked, a faulting load would kill the process: read nothing
   bool no_rseq;          // a load of this hit is known to fault, which an rseq section does not survive
-  u64 function = 0;      // of a return event: the function's address
+  bool can_change;   // `registers` are those of a ChangingHit (actions.h); false: nothing can be changed at this hit
+  u64 function = 0;  // of a return event: the function's address
   u64 vectors =
       0;  // address of the extended state of the current signal frame; 0: no signal came, and the registers still hold the
           // application's values, since the agent is compiled without them
-  Changes* changes = nullptr;    // null: at this hit nothing can be changed
-  bool is_changing = false;      // the event that is recorded changes the program at this hit
   EntryRecord* noted = nullptr;  // room for the entry record of the current event; null: not wanted
 };
 

@@ -47,8 +47,7 @@ inline Leaves feed(Hit& hit, ConsumerKind kind) {
     hit.function = hit.point->address - static_cast<u64>(i64{consumer.distance});
     if (kind != ConsumerKind::entry)
       is_wanted = take_entry(hit, area, consumer.event, (*hit.registers)[shared::Reg::sp] - popped_by(consumer));
-    if (hit.changes != nullptr && kind != ConsumerKind::entry) decide_change(hit, area, consumer);
-    hit.is_changing = hit.changes != nullptr && is_decided(*hit.changes, consumer);
+    if (hit.can_change) prepare_change(hit, area, consumer);
     if (!is_wanted) [[unlikely]]
       return;
     record_event(hit, area, consumer.event);
@@ -87,7 +86,7 @@ bool step_after_return(Hit& hit, const Leaves& leaves) {
 void handle_hit(Hit& hit) {
   EntryRecord noted;
   hit.noted = &noted, noted.lot = 0;
-  if (hit.changes != nullptr) decide_at_entry(hit);
+  if (hit.can_change) decide_at_entry(hit);
   for (ConsumerKind kind = ConsumerKind::entry;; kind = ConsumerKind::exit) {
     const Leaves leaves = feed(hit, kind);
     if (kind == ConsumerKind::exit || leaves.moves == 0 || is_overridden(hit) || !step_after_return(hit, leaves)) break;

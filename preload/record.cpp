@@ -4,6 +4,7 @@
 // CPU rings come first (ring_rseq.cpp): a hit that is abandoned in the middle leaves nothing there. For a thread without rseq,
 // or a record that cannot be built in a section that restarts at each fault and signal, a ring is claimed (ring_claim.cpp); so for
 // one that finds its CPU's ring full: a burst then has the room of all rings. Both build by the same function.
+#include "preload/actions.h"
 #include "preload/ring.h"
 #include "preload/stack_walk.h"
 #include "preload/thinning.h"
@@ -73,7 +74,7 @@ UPROBE_IN_SECTION Built build_record(RecordBuilder& builder) {
   head.payload_bytes = payload.used;
   head.cpu = static_cast<u16>(builder.cpu);
   head.flags = static_cast<u16>(payload.record_flags | (tsc == 0 ? shared::kRecordNoClock : 0) |
-                                (builder.hit->is_changing ? shared::kRecordChanged : 0));
+                                (is_changing(*builder.hit) ? shared::kRecordChanged : 0));
   builder.commit = u64{room.position + head.length / 8} << 32 | (room.number + 1);
   return Built::ok;
 }
@@ -111,7 +112,7 @@ inline void record(RecordBuilder& builder, u32 event_index) {
 [[gnu::noinline]] void record_switched(const Hit& hit, AreaHeader* area, const Event& event, u32 event_index) {
   RecordBuilder builder{&hit, area,    &event, &counts_of(area, event_index), nullptr, 0, 0, false, false, {}, false,
                         0,    nullptr, 0};
-  if (hit.changes == nullptr && (event.flags & shared::kEventActs) != 0) count(builder.counts->not_changed);
+  if (!hit.can_change && (event.flags & shared::kEventActs) != 0) count(builder.counts->not_changed);
   if ((event.flags & shared::kEventCounts) != 0) return record_counted(builder, event_index);
   if (!begin_switched(builder)) return count(builder.counts->disabled);
   record(builder, event_index);

@@ -222,7 +222,8 @@ bool finish_return(ProcessBlock& block, SignalFrame& frame, bool may_fault) {
   frame.sp += depth_in_stub(is_entry ? kStubUnit : offset_in_stub(frame.ip));
   const ReturnSlot& slot = uprobe_return_slots[number];
   Registers registers = registers_of(frame, slot.root);
-  Hit hit{&block, &point_of(block, slot), &registers, thread_id(block, may_fault), may_fault, false, 0, frame.fpstate};
+  Hit hit{&block, &point_of(block, slot), &registers, thread_id(block, may_fault), may_fault, false, false,
+          0,      frame.fpstate};
   handle_return(hit, ConsumerKind::stub, slot.root);
   frame.ip = slot.return_address;
   return true;

@@ -53,18 +53,29 @@ bool fix_up(SignalFrame& frame) {
   return true;
 }
 
-// One record per consumer, unless this arrival is a re-execution. Returns the thread's id.
-u32 record_hit(ProcessBlock& block, const Point& point, const SignalFrame& frame, bool may_fault,
-               Changes* changes = nullptr) {
-  const bool repeat = is_repeat(block, point, frame);
+// One record per consumer, unless this arrival is a re-execution. The hit's other fields are set.
+void record_arrival(const Point& point, const SignalFrame& frame, Hit& hit) {
+  const bool repeat = is_repeat(*hit.block, point, frame);
+  if (point.consumer == 0 || repeat) return;
+  handle_hit(hit);
+  if (!is_overridden(hit)) lead_through_stub(*hit.block, point, frame.sp, hit.may_fault);
+}
+
+// Returns the thread's id.
+u32 record_hit(ProcessBlock& block, const Point& point, const SignalFrame& frame, bool may_fault) {
   Registers registers = registers_of(frame, point.address);
-  const u32 tid = thread_id(block, may_fault);
-  Hit hit{&block, &point, &registers, tid, may_fault, false, 0, frame.fpstate, changes};
-  if (point.consumer != 0 && !repeat) {
-    handle_hit(hit);
-    if (!is_overridden(hit)) lead_through_stub(block, point, frame.sp, may_fault);
-  }
-  return tid;
+  Hit hit{&block, &point, &registers, thread_id(block, may_fault), may_fault, false, false, 0, frame.fpstate};
+  record_arrival(point, frame, hit);
+  return hit.tid;
+}
+
+// The same where triggers may change the program. True: the function does not run.
+bool record_and_change(ProcessBlock& block, const Point& point, SignalFrame& frame, bool may_fault) {
+  ChangingHit changing;
+  changing.registers = registers_of(frame, point.address);
+  Hit hit{&block, &point, &changing.registers, thread_id(block, may_fault), may_fault, false, true, 0, frame.fpstate};
+  record_arrival(point, frame, hit);
+  return carry_out(changing.changes, frame);
 }
 
 // An instruction that takes the trap flag from the stack: the instruction that traps would be its copy's jump back. So the flags are set
@@ -89,10 +100,12 @@ bool is_after_clone(const Point& point) {
 // point again, if a signal has to be handled before its call.
 void hit_point(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   const bool may_fault = (frame.mask & kFaultSignals) == 0;
-  const bool is_probe = point.role == static_cast<u32>(shared::PointRole::probe);
-  Changes changes;
-  const u32 tid = record_hit(block, point, frame, may_fault, is_probe ? &changes : nullptr);
-  if (carry_out(changes, frame)) return;
+  if (point.role == static_cast<u32>(shared::PointRole::probe)) {
+    if (!record_and_change(block, point, frame, may_fault) && !pop_trap_flag(block, point, frame))
+      frame.ip = point.copy;
+    return;
+  }
+  const u32 tid = record_hit(block, point, frame, may_fault);
   if (point.role == static_cast<u32>(shared::PointRole::library_hook)) {
     give_stack(block, frame);
     ask_tool(block, session_area(block, 0), {shared::MailKind::libraries_changed, tid, 0, 0});
@@ -102,7 +115,6 @@ void hit_point(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   if (is_after_clone(point)) leave_clone(block, point, frame);
   if (point.role == static_cast<u32>(shared::PointRole::find_object) && find_object(block, frame)) return;
   if (point.role == static_cast<u32>(shared::PointRole::iterate_objects) && iterate_objects(point, frame)) return;
-  if (is_probe && pop_trap_flag(block, point, frame)) return;
   frame.ip = point.copy;
 }
 

@@ -68,7 +68,7 @@ struct Call {
     all[Reg::di] = all[Reg::si] = 0;
     all[Reg::ip] = *slot;
     EntryRecord noted{};
-    agent::Hit hit{nullptr, &point, &all, 1, true, false, function};
+    agent::Hit hit{nullptr, &point, &all, 1, true, false, false, function};
     hit.noted = &noted;
     agent::take_entry(hit, session.header(), event, word_of(slot));
     return noted;

@@ -145,7 +145,7 @@ TEST_F(Interpret, AnObjectThatGoesWhileItIsRead) {
       shared::Event event{};
       event.insn_count = 4, event.fixed_bytes = 24;
       agent::Payload payload{memory, sizeof memory, 0, 0, false, sizeof memory};
-      const agent::Hit hit{block_, &point_, &registers_, 4711, true, false, 0, word_of(&vectors_)};
+      const agent::Hit hit{block_, &point_, &registers_, 4711, true, false, false, 0, word_of(&vectors_)};
       std::fill(std::begin(memory), std::end(memory), u8{0x66});
       ASSERT_EQ(agent::build_payload(hit, &area_.header, event, payload), Built::ok);
       u32 words[2] = {};

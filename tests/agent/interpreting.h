@@ -83,7 +83,7 @@ class Interpret : public testing::Test {
   Outcome run_event(const shared::Event& event, u32 limit, bool may_fault = true) {
     std::vector<u8> memory(3 * kPage + limit + most_, kCanary);
     agent::Payload payload{memory.data() + kPage, limit, 0, 0, false, most_};
-    const agent::Hit hit{block_, &point_, &registers_, 4711, may_fault, false, 0, word_of(&vectors_)};
+    const agent::Hit hit{block_, &point_, &registers_, 4711, may_fault, false, false, 0, word_of(&vectors_)};
     Outcome outcome;
     outcome.built = agent::build_payload(hit, &area_.header, event, payload);
     outcome.flags = payload.record_flags;

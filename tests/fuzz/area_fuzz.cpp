@@ -280,12 +280,13 @@ void hit_once(View& view, u32 number) {
   registers[shared::Reg::ip] = 0x1000;
   const shared::Point point{};
   const u32 tid = static_cast<u32>(::getpid());
-  agent::Hit hit{agent::uprobe_block, &point, &registers, tid, true, false};
-  agent::Changes changes;
-  hit.changes = &changes;
+  agent::ChangingHit changing;
+  changing.registers = registers;
+  agent::Hit hit{agent::uprobe_block, &point, &changing.registers, tid, true, false, true};
+  agent::Changes& changes = changing.changes;
   agent::decide_change(hit, view.header(), shared::Consumer{});
   check(changes, registers, number, number % 2 == 0);
-  hit.is_changing = changes.decided_count != 0;
+  changes.is_of_record = changes.decided_count != 0;
   agent::record_event(hit, view.header(), 0);
 }
 
