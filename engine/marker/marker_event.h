@@ -41,7 +41,8 @@ using FindData = std::function<Status(const MarkerPlace& place, spec::ProbeSpec&
 std::vector<std::string> notes_of_formats(const std::vector<MarkerEvent>& events);
 
 // A definition for each place. Without written arguments all of the marker's are recorded, a mark's by the names of its format;
-// those that cannot be, for all places alike, are left out with a note. A written argument that cannot be fetched is an error with its column.
+// those that cannot be, for all places alike, are left out with a note. A written argument that cannot be fetched is an error with its
+// column.
 Result<std::vector<spec::ProbeSpec>> specs_of(const spec::ProbeSpec& definition, const MarkerEvent& event,
                                               const FindData& find_data, std::vector<std::string>& notes);
 
