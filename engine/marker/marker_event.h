@@ -20,8 +20,8 @@ struct MarkerPlace {
   Marker marker;
 };
 
-// The places of one event. Its name is the definition's, or the marker's; marks of one name with different formats are an event each,
-// NAME, NAME_2, NAME_3.
+// The places of one event. Its name is the definition's, or the marker's; marks of one name with different formats are an event
+// each: NAME, NAME_2, NAME_3.
 struct MarkerEvent {
   std::string group, event;
   std::string format = {};  // of marks
@@ -40,8 +40,9 @@ using FindData = std::function<Status(const MarkerPlace& place, spec::ProbeSpec&
 // For the user, of each event whose name has a number: which format it has.
 std::vector<std::string> notes_of_formats(const std::vector<MarkerEvent>& events);
 
-// A definition for each place. Without written arguments all of the marker's are recorded, a mark's by the names of its format; those
-// that cannot be, for all places alike, are left out with a note. A written argument that cannot be fetched is an error with its column.
+// A definition for each place. Without written arguments all of the marker's are recorded, a mark's by the names of its format;
+// those that cannot be, for all places alike, are left out with a note. A written argument that cannot be fetched is an error with its
+// column.
 Result<std::vector<spec::ProbeSpec>> specs_of(const spec::ProbeSpec& definition, const MarkerEvent& event,
                                               const FindData& find_data, std::vector<std::string>& notes);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Marks: the markers that library/uprobe/marker.h makes, which have a format of printf's. Each place has two notes: stapsdt's, with
-// names and operands (notes.h), and one in the section .note.uprobe that adds the format:
+// Marks: the markers that library/uprobe/marker.h makes, which have a format of printf's. Each place has two notes: stapsdt's,
+// with names and operands (notes.h), and one in the section .note.uprobe that adds the format:
 //
 //   note          [ u32 7 | u32 24 | u32 1 | "uprobe\0" ], padded to 4 bytes; 1 is the version
 //   description   [ u64 place | u64 base | u64 format ]
