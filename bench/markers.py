@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What marks (library/uprobe/marker.h) cost a program: places that nobody wants, and places that are recorded.
+"""What marks (library/uprobe/marker.h) cost a program: places that no tool wants, and places that are recorded.
 
     scripts/bench markers [--places N] [--turns N] [--repetitions N]
 

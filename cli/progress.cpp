@@ -52,8 +52,8 @@ std::string render_pace(const Pace& pace) {
 std::string render_first_loss(const std::vector<EventProgress>& events) {
   const auto first = std::ranges::find_if(events, [](const EventProgress& event) { return event.lost != 0; });
   if (first == events.end()) return {};
-  return first->name + " begins to lose hits (" + grouped(first->lost) + " of " + grouped(first->hits) +
-         " by now): the summary will name the causes, -b gives the rings more room";
+  return "the first hits are lost (" + grouped(first->lost) + " of " + grouped(first->hits) + " by now, of " +
+         first->name + "): the summary will name the causes, -b gives the rings more room";
 }
 
 ProgressView::ProgressView(const Call& call, const TraceSink& sink)

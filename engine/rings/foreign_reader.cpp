@@ -39,7 +39,7 @@ std::optional<Message> read_as(std::string_view bytes, std::uint32_t kind) {
   return message;
 }
 
-// An open file of the reader's own: its flags and its position are nobody else's, and it cannot be mapped for writing.
+// An open file of the reader's own: its flags and its position are no one else's, and it cannot be mapped for writing.
 Fd for_reading(int file) { return Fd(::open(("/proc/self/fd/" + std::to_string(file)).c_str(), O_RDONLY | O_CLOEXEC)); }
 
 std::uint32_t position_of(const trace::Area& area, std::size_t ring) {

@@ -15,8 +15,8 @@ struct RingSocket {
   SocketName name;  // removes it, if it is still this socket's
 };
 
-// Makes the socket, with mode 0600. `path` is absolute; no link in it is followed, its folder is the user's or root's, and nobody
-// else can change it. What exists at the path stays. Code::refused, Code::usage, Code::system.
+// Makes the socket, with mode 0600. `path` is absolute; no link in it is followed, its folder is the user's or root's, and no other
+// user can change it. What exists at the path stays. Code::refused, Code::usage, Code::system.
 Result<RingSocket> make_ring_socket(const std::string& path);
 
 }  // namespace uprobe::rings

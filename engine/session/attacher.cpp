@@ -162,7 +162,7 @@ struct Attacher::Taken {
   std::map<pid_t, Addr> blocks;
 };
 
-// Probes that change the program are for processes of the tool's own user, whoever else it may trace.
+// Probes that change the program are for processes of the tool's own user, whatever others it may trace.
 Status Attacher::may_change(pid_t pid) const {
   if (std::ranges::none_of(table_.probes(), &Probe::changes_program)) return ok();
   const auto credentials = control::credentials_of(pid);

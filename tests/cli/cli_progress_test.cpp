@@ -26,9 +26,9 @@ TEST(Progress, TheFirstEventWithLossesIsNamed) {
   const std::vector<EventProgress> events = {{.name = "uprobes/f", .hits = 5},
                                              {.name = "uprobes/g", .hits = 2000, .lost = 1500}};
   EXPECT_EQ(render_first_loss(events),
-            "uprobes/g begins to lose hits (1,500 of 2,000 by now): the summary will name the causes, -b gives the "
-            "rings more "
-            "room");
+            "the first hits are lost (1,500 of 2,000 by now, of uprobes/g): the summary will name the causes, -b gives "
+            "the rings "
+            "more room");
 }
 
 }  // namespace

@@ -239,7 +239,7 @@ class Refusals(Summed):
         for options, text in ((("-c", "--strict"), "--strict"), (("-c", "-n", "3"), "-n counts records"),
                               (("-c", "-o", self.path("trace")), "-o is for records"),
                               (("--summary-file", self.path("table")), "-c is missing"),
-                              (("-c", "--record", self.path("trace")), "--record would be empty"), (("--json",), "both are missing"),
+                              (("-c", "--record", self.path("trace")), "--record would be empty"), (("--json",), "all are missing"),
                               (("-c", "-D"), "needs")):
             self.assertIn(text, self.refused(*options))
             self.assertEqual(os.listdir(os.path.dirname(self.path("trace"))).count("trace"), 0)

@@ -250,9 +250,9 @@ class Progress(Turns):
         first = tool.stderr.readline().decode()
         open(self.end, "w").close()
         rest = tool.communicate(timeout=harness.TIMEOUT)[1].decode()
-        self.assertRegex(first, r"^uprobe-run: uprobes/turn begins to lose hits \([\d,]+ of [\d,]+ by now\): the summary ")
+        self.assertRegex(first, r"^uprobe-run: the first hits are lost \([\d,]+ of [\d,]+ by now, of uprobes/turn\): the summary ")
         self.assertEqual(tool.returncode, 0)
-        self.assertEqual(rest.count("begins to lose"), 0)
+        self.assertEqual(rest.count("first hits are lost"), 0)
         self.assertRegex(rest, r"\d+ turns\n")
 
 

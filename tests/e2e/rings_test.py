@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """--export-rings: other programs read the hits from the memory of the rings. What a reader takes and what it reports as lost
-is what the tool has recorded, whatever other readers do; nobody who may not read gets anything; nothing that a reader does is
+is what the tool has recorded, whatever other readers do; a process that may not read gets nothing; nothing that a reader does is
 noticed by the program or the tool.
 """
 import os

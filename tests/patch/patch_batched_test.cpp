@@ -36,8 +36,16 @@ class Batched : public testing::Test {
 };
 
 TEST_F(Batched, PiecesOnOnePageAreWrittenAtOnce) {
-  write({{kText + 0xf00, kJump}, {kText + 0x10, kBreakpoint}});
+  write({{kText + 0xf00, kJump}, {kText + 0x10, kJump}});
   EXPECT_EQ(target_.writes.size(), 1U);
+  EXPECT_EQ(text(kText + 0x0f, 7), (Bytes{0x90, 0xe9, 1, 2, 3, 4, 0x90}));
+  EXPECT_EQ(text(kText + 0xeff, 7), (Bytes{0x90, 0xe9, 1, 2, 3, 4, 0x90}));
+}
+
+TEST_F(Batched, BreakpointsComeAfterJumps) {
+  write({{kText + 0xf00, kJump}, {kText + 0x10, kBreakpoint}});
+  ASSERT_EQ(target_.writes.size(), 2U);
+  EXPECT_EQ(target_.writes[0].bytes.size(), kJump.size());
   EXPECT_EQ(text(kText + 0x0f, 3), (Bytes{0x90, 0xcc, 0x90}));
   EXPECT_EQ(text(kText + 0xeff, 7), (Bytes{0x90, 0xe9, 1, 2, 3, 4, 0x90}));
 }
