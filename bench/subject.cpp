@@ -103,6 +103,14 @@ std::string site_definition(const std::string& target, const std::string& site, 
 
 namespace {
 
+// "1,234 hits": 1234
+std::uint64_t digits_in(const std::string& text) {
+  std::uint64_t value = 0;
+  for (std::size_t i = text.find_first_not_of(' '); i < text.size() && text[i] != ' '; ++i)
+    if (text[i] >= '0' && text[i] <= '9') value = value * 10 + static_cast<std::uint64_t>(text[i] - '0');
+  return value;
+}
+
 // The number after the first `start` in it: "uprobe-run: uprobes/push /path:0x11a0: 1,234 hits, lost 5 (ring full)".
 std::optional<std::uint64_t> number_after(const std::string& summary, const std::string& start) {
   const std::size_t name = summary.find("uprobe-run: " + start);
@@ -110,10 +118,7 @@ std::optional<std::uint64_t> number_after(const std::string& summary, const std:
   const std::string line = summary.substr(name + 12, summary.find('\n', name) - name - 12);
   const std::size_t number = line.find(": ");
   if (number == std::string::npos) return std::nullopt;
-  std::uint64_t value = 0;
-  for (std::size_t i = number + 2; i < line.size() && line[i] != ' '; ++i)
-    if (line[i] >= '0' && line[i] <= '9') value = value * 10 + static_cast<std::uint64_t>(line[i] - '0');
-  return value;
+  return digits_in(line.substr(number + 2));
 }
 
 }  // namespace
@@ -124,10 +129,13 @@ std::optional<std::uint64_t> hits_in_summary(const std::string& summary, const s
 
 std::uint64_t lost_in_summary(const std::string& summary) { return number_after(summary, "lost: ").value_or(0); }
 
+// Of a few probes the summary has a line each, of many one line: "uprobe-run: 20,000 probes never reached".
 bool is_armed_crowd(const std::string& summary, int count) {
-  const std::string mark = ": 0 hits (never reached)\n";
+  const std::string mark = ": 0 hits (never reached)\n", all = " probes never reached\n";
   int armed = 0;
   for (std::size_t at = summary.find(mark); at != std::string::npos; at = summary.find(mark, at + 1)) ++armed;
+  if (const std::size_t end = summary.find(all); end != std::string::npos)
+    armed += static_cast<int>(digits_in(summary.substr(summary.rfind(' ', end - 1), end)));
   return armed == count;
 }
 
