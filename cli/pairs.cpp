@@ -171,7 +171,7 @@ Status settle_pairs(Options& options) {
 Status prepare_pairs(SessionOptions& options, Definitions& definitions,
                      const std::function<Status(const SessionOptions&)>& prepare, const Diagnostics& diagnostics) {
   for (;;) {
-    const Status prepared = prepare(options);
+    Status prepared = prepare(options);
     const auto number = static_cast<std::size_t>(prepared ? 0 : prepared.error().definition);
     if (prepared || number >= options.definitions.size()) return prepared;
     const std::string name(allocator_in(options.definitions[number].text));

@@ -177,7 +177,7 @@ Status ProcessArming::count_semaphores() {
   if (are_counted(target, block, wanted)) return ok();
   RETURN_IF_ERROR(state.known.renew(target, block));
   is_changed_ = true;
-  const Status counted = control::count_semaphores(target, block, maps, wanted);
+  Status counted = control::count_semaphores(target, block, maps, wanted);
   if (counted || counted.error().code != Code::limit) return counted;
   state.report.notes.insert("markers beyond " + std::to_string(shared::kSemaphores) +
                             " semaphores in one process are not switched on");

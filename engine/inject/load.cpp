@@ -260,7 +260,7 @@ Status map_all_at_once(Target& target, Addr scratch, const AgentImage& agent, Ad
 // One after the other, where it cannot be done at once.
 Status map_all(Target& target, Addr scratch, const AgentImage& agent, Addr base, Addr area_place,
                const trace::Area& area, std::size_t part) {
-  const Status done = map_all_at_once(target, scratch, agent, base, area_place, area, part);
+  Status done = map_all_at_once(target, scratch, agent, base, area_place, area, part);
   if (done || done.error().code == Code::killed) return done;
   RETURN_IF_ERROR(agent.map_at(target, scratch, PtraceTarget::kScratchBytes, base));
   return map_area(target, area_place, scratch, area, part);

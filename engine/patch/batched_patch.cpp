@@ -54,12 +54,13 @@ Status write_breakpoints(target::Target& target, std::span<const TextPiece> piec
 // breakpoints there are none, or all, even where the tool is killed in between. A jump needs no signal.
 Status write_in_runs(target::Target& target, std::vector<TextPiece> pieces) {
   std::ranges::sort(pieces, {}, &TextPiece::at);
-  const auto breakpoints = std::ranges::stable_partition(pieces, [](const TextPiece& p) { return !is_breakpoint(p); });
-  const std::span others(pieces.begin(), breakpoints.begin());
+  const auto breakpoints =
+      std::stable_partition(pieces.begin(), pieces.end(), [](const TextPiece& piece) { return !is_breakpoint(piece); });
+  const std::span<const TextPiece> others(pieces.begin(), breakpoints);
   const auto runs = runs_of(target, others);
   if (!runs) return runs.error();
   for (const Run& run : *runs) RETURN_IF_ERROR(target.write(run.begin, run.bytes.data(), run.bytes.size()));
-  return breakpoints.empty() ? ok() : write_breakpoints(target, {breakpoints.begin(), breakpoints.end()});
+  return breakpoints == pieces.end() ? ok() : write_breakpoints(target, {breakpoints, pieces.end()});
 }
 
 }  // namespace uprobe::control

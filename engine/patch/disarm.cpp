@@ -198,7 +198,7 @@ Status disarm_in(target::Target& target, Addr block_address, bool keeps_own) {
   RETURN_IF_ERROR(target.write(changer, &us, sizeof us));
   Disarming disarming(target, *block, *maps);
   if (keeps_own) disarming.keep_own();
-  const Status disarmed = disarming.run(serializer);
+  Status disarmed = disarming.run(serializer);
   static_cast<void>(target.write(changer, &none, sizeof none));
   if (keeps_own) return disarmed;  // the agent goes on managing signal masks
   const std::uint32_t left = shared::kLeft;

@@ -245,8 +245,9 @@ Status LocationResolver::leave_out_places(const ProbeSpec& spec, marker::MarkerE
   std::erase_if(event.places, [&](const marker::MarkerPlace& place) {
     const auto site = plan::site_at(place.file, place.marker.offset);
     Status can = site ? (can_probe_ ? can_probe_(spec, *site) : ok()) : Status(site.error());
-    if (!can && first) first = std::move(can);
-    return !can;
+    const bool is_left_out = !can;
+    if (is_left_out && first) first = std::move(can);
+    return is_left_out;
   });
   if (first) return ok();
   if (event.places.empty()) return first;

@@ -58,12 +58,13 @@ bool EndWatch::has_program_ended(std::chrono::microseconds limit) const {
 
 void EndWatch::forget_ended() {
   const auto none = std::chrono::microseconds(0);
-  const auto ended = std::ranges::stable_partition(
-      processes_, [none](const Attached& process) { return !control::has_ended(process.handle.get(), none); });
-  const bool do_others_go_on = ended.begin() != processes_.begin();
-  for (const Attached& process : ended)
-    if (tell_ && do_others_go_on) tell_("process " + std::to_string(process.pid) + " ended");
-  processes_.erase(ended.begin(), ended.end());
+  const auto ended = std::stable_partition(processes_.begin(), processes_.end(), [none](const Attached& process) {
+    return !control::has_ended(process.handle.get(), none);
+  });
+  const bool do_others_go_on = ended != processes_.begin();
+  for (auto process = ended; process != processes_.end(); ++process)
+    if (tell_ && do_others_go_on) tell_("process " + std::to_string(process->pid) + " ended");
+  processes_.erase(ended, processes_.end());
 }
 
 bool EndWatch::have_attached_ended(std::chrono::microseconds limit) {

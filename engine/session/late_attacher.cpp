@@ -58,7 +58,7 @@ Status LateAttacher::take(const Candidate& candidate) {
   RETURN_IF_ERROR(control::make_free(candidate.pid, session_));
   RETURN_IF_ERROR(target::check_attachable(candidate.pid, trusts_filters_));
   const auto is_wanted = [&] { return finder_.is_still(candidate); };
-  const Status taken = service_.alone([&] { return service_.take_in(candidate.pid, trusts_filters_, is_wanted); });
+  Status taken = service_.alone([&] { return service_.take_in(candidate.pid, trusts_filters_, is_wanted); });
   if (taken && !is_watching_) handles_.emplace_back(candidate.pid, std::move(handle));
   return taken;
 }
