@@ -79,10 +79,13 @@ class Overflow(harness.TestCase):
         self.assertNotIn("lost", stderr)
 
     def test_without_a_system_call_that_a_filter_forbids(self):
+        """The thread spins, and so may keep the tool from running: after half a second it goes on, and what it loses is counted."""
         turns = 20_000
         stderr, seen = self.recorded(turns, "filtered")
-        self.assertEqual(seen, list(range(turns)))
-        self.assertNotIn("lost", stderr)
+        self.assertEqual(seen, sorted(set(seen)))
+        lost = re.search(r"lost ([\d,]+)", stderr)
+        self.assertEqual(len(seen) + (int(lost[1].replace(",", "")) if lost else 0), turns)
+        self.assertGreater(len(seen), 100)
 
     def test_dropped_hits_are_counted(self):
         """What waiting is compared with."""
