@@ -144,8 +144,7 @@ void decide_change(const Hit& hit, AreaHeader* area, const shared::Consumer& con
   const Event& event = at_offset<Event>(area, area->event_offset)[consumer.event];
   if ((event.flags & shared::kEventActs) == 0 || !is_recording(event)) return;
   const RecordBuilder builder{
-      &hit, area,    &event, &counts_of(area, consumer.event), nullptr, 0, current_cpu(), false, false, {}, false,
-      0,    nullptr, 0};
+      .hit = &hit, .area = area, .event = &event, .counts = &counts_of(area, consumer.event), .cpu = current_cpu()};
   Changes& changes = *changes_of(hit);
   if (decide_all(builder)) changes.decided[changes.decided_count++] = name_of(consumer);
 }

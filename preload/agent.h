@@ -100,6 +100,14 @@ void handle_hit(Hit& hit);
 // which is set here.
 void handle_return(Hit& hit, shared::ConsumerKind kind, u64 address);
 
+// heartbeat.cpp. The tool's heartbeat as a thread of this process saw it last, and the clock's ticks when it had moved. is_still():
+// whether it has been there for longer than so many nanoseconds (2^32 at most), at the time `now`. No system call.
+struct HeardBeat {
+  u32& beat;
+  u64& at;
+};
+bool is_still(const AreaHeader& area, HeardBeat heard, u64 now, u64 nanoseconds);
+
 // semaphores.cpp. The semaphores of markers when the tool is gone: they go down, so that the program makes no more arguments for
 // them. watch_tool() does so after a hit, once the heartbeat has been still for a second; it makes no system call.
 // count_down_semaphores() makes one, which asks for the thread's signal mask.

@@ -11,21 +11,12 @@ namespace {
 
 constexpr u64 kStillness = 500'000'000;  // nanoseconds
 
-// The heartbeat as a thread of this process saw it last, and when it had moved. A thread that reads one of them before the other has
-// changed waits a little longer or less.
+// A thread that reads one of them before the other has changed waits a little longer or less.
 u32 seen_beat;
 u64 seen_at;
 
 bool is_tool_still(const AreaHeader& area, u64 now) {
-  const u32 beat = __atomic_load_n(&area.tool_heartbeat, __ATOMIC_ACQUIRE);
-  if (area.tool_gone != 0) return true;
-  if (beat != __atomic_load_n(&seen_beat, __ATOMIC_ACQUIRE)) {
-    __atomic_store_n(&seen_at, now, __ATOMIC_RELEASE);
-    __atomic_store_n(&seen_beat, beat, __ATOMIC_RELEASE);
-    return false;
-  }
-  const u64 at = __atomic_load_n(&seen_at, __ATOMIC_ACQUIRE);
-  return now > at && now - at > (kStillness << 32) / area.tick_rate;
+  return area.tool_gone != 0 || is_still(area, {seen_beat, seen_at}, now, kStillness);
 }
 
 // sched_yield: it neither blocks nor fails, changes no state of the thread, and leaves nothing that a signal would have to end or

@@ -110,8 +110,7 @@ inline void record(RecordBuilder& builder, u32 event_index) {
 
 // For a session in which events can be off. Not inlined: only such a session needs the stack for it.
 [[gnu::noinline]] void record_switched(const Hit& hit, AreaHeader* area, const Event& event, u32 event_index) {
-  RecordBuilder builder{&hit, area,    &event, &counts_of(area, event_index), nullptr, 0, 0, false, false, {}, false,
-                        0,    nullptr, 0};
+  RecordBuilder builder{.hit = &hit, .area = area, .event = &event, .counts = &counts_of(area, event_index)};
   if (!hit.can_change && (event.flags & shared::kEventActs) != 0) count(builder.counts->not_changed);
   if ((event.flags & shared::kEventCounts) != 0) return record_counted(builder, event_index);
   if (!begin_switched(builder)) return count(builder.counts->disabled);
@@ -127,8 +126,7 @@ void record_event(const Hit& hit, AreaHeader* area, u32 event_index) {
   const Event& event = at_offset<Event>(area, area->event_offset)[event_index];
   if (!is_recording(event)) return;
   if (area->switch_count != 0) return record_switched(hit, area, event, event_index);
-  RecordBuilder builder{&hit, area,    &event, &counts_of(area, event_index), nullptr, 0, 0, false, false, {}, false,
-                        0,    nullptr, 0};
+  RecordBuilder builder{.hit = &hit, .area = area, .event = &event, .counts = &counts_of(area, event_index)};
   record(builder, event_index);
 }
 

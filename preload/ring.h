@@ -48,17 +48,17 @@ struct RecordBuilder {
   AreaHeader* area;
   const Event* event;
   EventCounts* counts;
-  Ring* ring;
-  u32 index;  // of the ring
-  u32 cpu;
-  bool in_section;
+  Ring* ring = nullptr;
+  u32 index = 0;  // of the ring
+  u32 cpu = 0;
+  bool in_section = false;
   // trigger.cpp:
-  bool looks;          // triggers are to be run on the built record: never in a section
-  SessionWas session;  // when the hit came
-  bool is_off;         // the event is off, or the session
-  u32 post_trigger;    // index + 1 of the event's trigger that acts after the record is published
-  Addends* addends;    // of an event that adds to histograms; else null. Such a hit is built even if all is off
-  u64 commit;          // out, with Built::ok: stored to ring->commit it publishes the record
+  bool looks = false;                   // triggers are to be run on the built record: never in a section
+  SessionWas session = SessionWas::on;  // when the hit came
+  bool is_off = false;                  // the event is off, or the session
+  u32 post_trigger = 0;                 // index + 1 of the event's trigger that acts after the record is published
+  Addends* addends = nullptr;  // of an event that adds to histograms; else null. Such a hit is built even if all is off
+  u64 commit = 0;              // out, with Built::ok: stored to ring->commit it publishes the record
 };
 // Stamps and builds. Runs inside the rseq section as well.
 Built build_record(RecordBuilder& builder);

@@ -22,15 +22,6 @@ void count_down(ProcessBlock& block) {
   }
 }
 
-// A second in ticks of the clock; 0: not known.
-u64 ticks_of_second(const AreaHeader& area) { return area.tick_rate == 0 ? 0 : (kSecond << 32) / area.tick_rate; }
-
-// A thread that sees the new heartbeat sees its time too, or an older one's heartbeat, and notes both again.
-void note_beat(ProcessBlock& block, u32 beat, u64 now) {
-  __atomic_store_n(&block.heard_at, now, __ATOMIC_RELEASE);
-  __atomic_store_n(&block.heard_beat, beat, __ATOMIC_RELEASE);
-}
-
 }  // namespace
 
 // The second begins with the first hit that finds the heartbeat where an earlier one has left it: a pause between hits is none of
@@ -40,13 +31,7 @@ void note_beat(ProcessBlock& block, u32 beat, u64 now) {
   const AreaHeader* area = session_area(block, 0);
   u64 now = 0;
   if (area == nullptr || !hit.may_fault || !uprobe_clock(&now)) return;
-  const u64 second = ticks_of_second(*area);
-  const u32 beat = __atomic_load_n(&area->tool_heartbeat, __ATOMIC_ACQUIRE);
-  const bool is_same = beat == __atomic_load_n(&block.heard_beat, __ATOMIC_ACQUIRE);
-  const u64 heard_at = __atomic_load_n(&block.heard_at, __ATOMIC_ACQUIRE);
-  if (!is_same || heard_at == 0)
-    return note_beat(block, beat, now);  // the first hit finds the first heartbeat, which may be 0
-  if (second != 0 && now > heard_at && now - heard_at > second) count_down(block);
+  if (is_still(*area, {block.heard_beat, block.heard_at}, now, kSecond)) count_down(block);
 }
 
 // The call reads the mask; a process that may not make it does not come here (mail.cpp). With SIGSEGV or SIGBUS blocked a fault
