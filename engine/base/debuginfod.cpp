@@ -51,12 +51,9 @@ std::uint64_t number_in(const char* name, std::uint64_t otherwise) {
 }
 
 std::string digits_of(std::span<const std::uint8_t> build_id) {
-  static constexpr char kDigits[] = "0123456789abcdef";
   constexpr std::size_t kLeast = 2, kMost = 64;
-  std::string text;
-  if (build_id.size() < kLeast || build_id.size() > kMost) return text;
-  for (const std::uint8_t byte : build_id) text += {kDigits[byte >> 4], kDigits[byte & 15]};
-  return text;
+  const bool is_id = build_id.size() >= kLeast && build_id.size() <= kMost;
+  return is_id ? hex_digits(build_id) : std::string();
 }
 
 // As the library chooses it.

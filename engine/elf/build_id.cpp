@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
+#include <span>
 #include <string_view>
 
+#include "engine/base/text.h"
 #include "engine/elf/debug_files.h"
 
 namespace uprobe::elf {
@@ -24,14 +27,8 @@ bool is_known_kind(const Elf64_Ehdr& head) {
          head.e_ident[EI_DATA] == ELFDATA2LSB && head.e_phentsize == sizeof(Elf64_Phdr) && head.e_phnum <= kMostHeaders;
 }
 
-std::string hexadecimal(std::string_view bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (const char byte : bytes.substr(0, kMostIdBytes)) {
-    const auto value = static_cast<unsigned char>(byte);
-    text += {kDigits[value / kDigits.size()], kDigits[value % kDigits.size()]};
-  }
-  return text;
+std::span<const std::uint8_t> bytes_of(std::string_view text) {
+  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }
 
 // The parts of a note follow each other, each at a multiple of `alignment`.
@@ -44,7 +41,7 @@ std::string id_in(std::string_view notes, std::size_t alignment) {
     const std::size_t value = up(sizeof note + note.n_namesz), next = value + up(note.n_descsz);
     if (value > notes.size() || note.n_descsz > notes.size() - value) return {};
     if (note.n_type == NT_GNU_BUILD_ID && notes.substr(sizeof note, note.n_namesz) == kOwner)
-      return hexadecimal(notes.substr(value, note.n_descsz));
+      return hex_digits(bytes_of(notes.substr(value, std::min<std::size_t>(note.n_descsz, kMostIdBytes))));
     notes.remove_prefix(std::min(next, notes.size()));
   }
   return {};

@@ -10,6 +10,7 @@
 #include "engine/base/debuginfod.h"
 #include "engine/base/process_paths.h"
 #include "engine/base/procfs.h"
+#include "engine/base/text.h"
 #include "engine/elf/debug_image.h"
 
 namespace uprobe::elf {
@@ -120,15 +121,9 @@ std::string folder_of(const std::string& path) {
 }  // namespace
 
 std::string build_id_name(std::span<const std::uint8_t> build_id) {
-  static constexpr char kDigits[] = "0123456789abcdef";
   constexpr std::size_t kLeast = 2, kMost = 64;
   if (build_id.size() < kLeast || build_id.size() > kMost) return {};
-  std::string name = ".build-id/";
-  for (std::size_t i = 0; i < build_id.size(); ++i) {
-    name += {kDigits[build_id[i] >> 4], kDigits[build_id[i] & 15]};
-    if (i == 0) name += '/';
-  }
-  return name + ".debug";
+  return ".build-id/" + hex_digits(build_id.first(1)) + "/" + hex_digits(build_id.subspan(1)) + ".debug";
 }
 
 // Symbolic links below /proc/PID/root are not followed, as they would lead out of it.

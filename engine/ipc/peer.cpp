@@ -17,6 +17,7 @@
 #include <sstream>
 
 #include "engine/base/procfs.h"
+#include "engine/base/text.h"
 #include "engine/target/process_list.h"
 #include "engine/target/process_stat.h"
 
@@ -44,13 +45,9 @@ struct Pass {
 };
 
 Pass make_pass() {
-  std::array<unsigned char, kPassBytes / 2> random{};
+  std::array<std::uint8_t, kPassBytes / 2> random{};
   if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) return {};
-  std::string text;
-  for (const unsigned char byte : random) {
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
+  std::string text = hex_digits(random);
   Fd file(::memfd_create((std::string(kPassPrefix) + text).c_str(), MFD_CLOEXEC));
   return file ? Pass{text, std::move(file)} : Pass{};
 }

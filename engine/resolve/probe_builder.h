@@ -2,6 +2,10 @@
 // Makes probes of the user's lines: parses, resolves, plans against the files, compiles. Needs no process.
 #pragma once
 
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -27,6 +31,15 @@ struct EventCounts {
                 unavailable = 0, entries = 0, self_unknown = 0, overridden = 0, changed = 0, delayed = 0, signalled = 0,
                 not_changed = 0, unsampled = 0, over_rate = 0, too_short = 0;
 };
+
+// What has come since `before`.
+inline EventCounts operator-(const EventCounts& counts, const EventCounts& before) {
+  using Words = std::array<std::uint64_t, sizeof(EventCounts) / sizeof(std::uint64_t)>;
+  Words words = std::bit_cast<Words>(counts);
+  const Words earlier = std::bit_cast<Words>(before);
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] -= earlier[i];
+  return std::bit_cast<EventCounts>(words);
+}
 
 // Hits that SessionOptions::thinning has left out.
 inline std::uint64_t left_out(const EventCounts& counts) {

@@ -277,25 +277,7 @@ EventCounts Recording::all_counts_of(std::size_t event) const {
 }
 
 EventCounts Recording::counts_of(std::size_t event) const {
-  const EventCounts all = all_counts_of(event), &before = table_.probes()[event].before;
-  return {.recorded = all.recorded - before.recorded,
-          .filtered = all.filtered - before.filtered,
-          .disabled = all.disabled - before.disabled,
-          .lost_full = all.lost_full - before.lost_full,
-          .lost_too_big = all.lost_too_big - before.lost_too_big,
-          .lost_busy = all.lost_busy - before.lost_busy,
-          .missed = all.missed - before.missed,
-          .unavailable = all.unavailable - before.unavailable,
-          .entries = all.entries - before.entries,
-          .self_unknown = all.self_unknown - before.self_unknown,
-          .overridden = all.overridden - before.overridden,
-          .changed = all.changed - before.changed,
-          .delayed = all.delayed - before.delayed,
-          .signalled = all.signalled - before.signalled,
-          .not_changed = all.not_changed - before.not_changed,
-          .unsampled = all.unsampled - before.unsampled,
-          .over_rate = all.over_rate - before.over_rate,
-          .too_short = all.too_short - before.too_short};
+  return all_counts_of(event) - table_.probes()[event].before;
 }
 
 }  // namespace uprobe

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "engine/base/fd.h"
+#include "engine/base/text.h"
 
 namespace uprobe {
 namespace {
@@ -52,12 +53,8 @@ const elf::Symbol* function_around(const elf::ElfFile& file, std::uint64_t addre
 // A file may hold any bytes as its id.
 std::string build_id_of(const elf::ElfFile& file) {
   constexpr std::size_t kMostBytes = 32;
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
   const auto id = file.build_id();
-  for (const std::uint8_t byte : id.first(std::min(id.size(), kMostBytes)))
-    text.append({kDigits[byte >> 4], kDigits[byte & 15]});
-  return text;
+  return hex_digits(id.first(std::min(id.size(), kMostBytes)));
 }
 
 // The kernel gives the same one to all processes.
