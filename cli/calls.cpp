@@ -101,15 +101,14 @@ Status settle_calls(const Options& options) {
     return usage("--summary-file is for the table of -c, and -c is missing");
   }
   const std::string option = records_calls(options) ? "-C" : "-c";
-  const bool runs = options.mode == Mode::trace || options.mode == Mode::dry_run || options.mode == Mode::explain;
-  if (!runs || !options.control.empty()) return usage(option + " sums up the calls of a program that runs");
+  if (!is_for_a_run(options)) return usage(option + " sums up the calls of a program that runs");
   if (options.strict) return usage(option + " does not go with --strict, which has the kernel's language alone");
   if (options.top && options.daemonize) return usage("--top needs the terminal, and -D leaves it to the program");
   if (options.daemonize && options.summary_file.empty())
     return usage("with -D the table of " + option + " needs a file", "--summary-file=FILE");
   if (records_calls(options)) return ok();
   if (options.stacks) return usage("-c records nothing, and -k is for records", "-C does both");
-  if (!options.record.empty()) return usage("-c records nothing, and --record would be empty", "-C does both");
+  if (records(options)) return usage("-c records nothing, and --record would be empty", "-C does both");
   if (!options.output.empty())
     return usage("-c records nothing, and -o is for records", "--summary-file=FILE, or -C for both");
   if (options.max_events != 0)

@@ -3,6 +3,7 @@
 #include "cli/follow.h"
 
 #include "cli/calls.h"
+#include "cli/every.h"
 #include "cli/launcher.h"
 #include "cli/output_options.h"
 #include "cli/progress.h"
@@ -51,26 +52,11 @@ void write_metrics(const Call& call, std::optional<MetricsFile>& file) {
     call.diagnostics.error(written.error());
 }
 
-// When the tables are shown while the program runs.
-class TableTimes {
- public:
-  explicit TableTimes(const Options& options) {
-    if (has_tables(options) && options.metrics_file.empty()) interval_ = options.interval;
-    if (interval_) due_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(*interval_);
-  }
-  bool are_due() {
-    const Clock::time_point now = Clock::now();
-    if (!interval_ || now < due_) return false;
-    due_ = now + std::chrono::duration_cast<Clock::duration>(*interval_);
-    return true;
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-
-  std::optional<std::chrono::nanoseconds> interval_;
-  Clock::time_point due_{};
-};
+// When the tables are shown while the program runs; nothing: at the end alone. With --prometheus the interval is that of its file.
+std::optional<Every> table_times(const Options& options) {
+  const bool is_theirs = options.interval && has_tables(options) && options.metrics_file.empty();
+  return is_theirs ? std::optional<Every>(*options.interval) : std::nullopt;
+}
 
 RunOptions run_options(const Call& call, TraceSink& sink) {
   RunOptions options;
@@ -83,7 +69,7 @@ RunOptions run_options(const Call& call, TraceSink& sink) {
   options.files = sink.files();
   options.counters = call.options.counters;
   options.min_latency = static_cast<std::uint64_t>(call.options.min_latency.count());
-  options.records = !call.options.record.empty();
+  options.records = records(call.options);
   options.record_limit = call.options.record_limit;
   options.header = wants_header(call.options);
   options.until_last = call.options.until_last;
@@ -173,7 +159,7 @@ Result<Ending> follow(const Call& call, Sinks& sinks, Signals& signals) {
     signals.no_program();
     if (!call.options.quiet) tell_first_ended(call, others);
   };
-  TableTimes times(call.options);
+  std::optional<Every> table_time = table_times(call.options);
   if (has_tables(call.options) || call.options.overflow.newest != 0) signals.show_at_user_signal();
   std::optional<TopView> top;
   if (call.options.top) top.emplace(call.streams, attaches(call.options));
@@ -186,7 +172,8 @@ Result<Ending> follow(const Call& call, Sinks& sinks, Signals& signals) {
       if (const Status reopened = sink.reopen(); !reopened) call.diagnostics.error(reopened.error());
     write_metrics(call, sinks.metrics);
     const bool is_wanted = signals.take_show();
-    if ((times.are_due() || is_wanted) && !call.engine.has_clients()) sinks.show_tables(call);
+    const bool is_time = table_time && table_time->is_due();
+    if ((is_time || is_wanted) && !call.engine.has_clients()) sinks.show_tables(call);
     signals.wait_for_launcher();
     const bool has_ended = top && top->look([&] { return call.engine.calls(); });
     return has_ended || signals.detach_requested() || is_deserted(call, sink);

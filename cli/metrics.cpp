@@ -90,13 +90,6 @@ Result<std::optional<MetricsFile>> MetricsFile::open(const Options& options, int
   return std::optional(std::move(file));
 }
 
-bool MetricsFile::is_due() {
-  const Clock::time_point now = Clock::now();
-  if (has_failed_ || now < due_) return false;
-  due_ = now + std::chrono::duration_cast<Clock::duration>(interval_);
-  return true;
-}
-
 Status MetricsFile::write(const std::vector<EventProgress>& events, const std::vector<CallSummary>& calls) {
   return write(events, calls, true);
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/every.h"
 #include "cli/options.h"
 #include "engine/base/result.h"
 #include "engine/types.h"
@@ -34,23 +35,20 @@ class MetricsFile {
   static Result<std::optional<MetricsFile>> open(const Options& options, int pid);
 
   // Whether it is time to write. Then the next time is an interval later.
-  bool is_due();
+  bool is_due() { return !has_failed_ && times_.is_due(); }
   // No count becomes less than it was. Fails at the first write that fails, and later does nothing.
   Status write(const std::vector<EventProgress>& events, const std::vector<CallSummary>& calls);
   // At the end.
   Status finish(const Summary& summary, const std::vector<CallSummary>& calls);
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   MetricsFile(std::string path, std::string session, std::chrono::nanoseconds interval)
-      : path_(std::move(path)), session_(std::move(session)), interval_(interval), due_(Clock::now() + interval) {}
+      : path_(std::move(path)), session_(std::move(session)), times_(interval) {}
   Status write(const std::vector<EventProgress>& events, const std::vector<CallSummary>& calls, bool is_tracing);
   Status replace(const std::string& text) const;
 
   std::string path_, session_;
-  std::chrono::nanoseconds interval_;
-  Clock::time_point due_;
+  Every times_;
   Metrics metrics_;
   bool has_failed_ = false;
 };

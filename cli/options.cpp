@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 
 #include "cli/foreign_places.h"
 #include "cli/output_options.h"
@@ -119,12 +118,9 @@ Status add_command(Options& options, CommandKind kind, const std::string& name =
   return ok();
 }
 
-// The working folder may be another one when the socket is made.
 Status set_ring_socket(Options& options, const std::string& path) {
   if (path.empty()) return usage("the socket's path is empty");
-  std::error_code error;
-  const std::filesystem::path full = std::filesystem::absolute(path, error);
-  options.ring_socket = error ? path : full.string();
+  options.ring_socket = full_path(path);
   return ok();
 }
 

@@ -121,6 +121,10 @@ struct Options {
 
 // Whether running processes are meant; else a program is started.
 bool attaches(const Options& options);
+// Whether a recording is written in place of the trace.
+bool records(const Options& options);
+// Whether it is about a program or processes that run under the tool, or would: not a list, a running session, a recording.
+bool is_for_a_run(const Options& options);
 
 // The word for the file that -l, --lines and --vars look at; with -P as the first process knows it, where no word means its program.
 std::string listed_object(const Options& options);

@@ -2,8 +2,6 @@
 #include "cli/output_options.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 
 #include "engine/export/formats.h"
 #include "engine/pictures/counters.h"
@@ -13,8 +11,6 @@ namespace {
 
 constexpr const char* kText = "text";
 constexpr const char* kGraph = "graph";
-
-bool records(const Options& options) { return !options.record.empty(); }
 
 bool is_histogram(const std::string& trigger) { return trigger.starts_with("hist"); }
 
@@ -69,6 +65,17 @@ Status check_lines(const Options& options) {
   return ok();
 }
 
+// --overflow=overwrite is for traces of lines that can wait in memory.
+Status check_newest(const Options& options, const format::Format& format) {
+  const bool is_lines =
+      !records(options) && !format.is_document && !format.is_binary && format.target == format::Target::stream;
+  if (options.overflow.newest == 0 || (is_lines && !options.line_buffered)) return ok();
+  return Error{.code = Code::usage,
+               .text = "overwrite keeps the newest lines in memory, and this is no trace of lines that can wait there",
+               .where = "--overflow",
+               .help = "--format=text, json, csv or perf, without --line-buffered"};
+}
+
 }  // namespace
 
 Status add_counter(Options& options, const std::string& text) {
@@ -101,18 +108,15 @@ Status check_clock(const Options& options) {
                .help = "--clock=mono, or lower /proc/sys/kernel/perf_event_paranoid to 2"};
 }
 
-// The working folder may be another one when the file is written.
 Status set_metrics_file(Options& options, const std::string& path) {
   if (path.empty() || path.starts_with("unix:"))
     return Error{.code = Code::usage, .text = "the counts go to a file", .help = "--prometheus=FILE.prom"};
-  std::error_code error;
-  const std::filesystem::path full = std::filesystem::absolute(path, error);
-  options.metrics_file = error ? path : full.string();
+  options.metrics_file = full_path(path);
   return ok();
 }
 
 Status settle_recording(Options& options) {
-  if (options.record.empty()) return ok();
+  if (!records(options)) return ok();
   if (!options.output.empty()) return refused(options, "the recording takes the place of the trace", "drop -o");
   options.output = options.record;
   return ok();
@@ -136,21 +140,6 @@ Status settle_daemonize(const Options& options) {
     return daemonize_error("with -D --hist-file needs a file: standard output is the program's");
   return ok();
 }
-
-namespace {
-
-// --overflow=overwrite is for traces of lines that can wait in memory.
-Status check_newest(const Options& options, const format::Format& format) {
-  const bool is_lines =
-      !records(options) && !format.is_document && !format.is_binary && format.target == format::Target::stream;
-  if (options.overflow.newest == 0 || (is_lines && !options.line_buffered)) return ok();
-  return Error{.code = Code::usage,
-               .text = "overwrite keeps the newest lines in memory, and this is no trace of lines that can wait there",
-               .where = "--overflow",
-               .help = "--format=text, json, csv or perf, without --line-buffered"};
-}
-
-}  // namespace
 
 Status settle_output(const Options& options) {
   const format::Format& format = *format::format_called(options.format);

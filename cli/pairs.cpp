@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cli/foreign_words.h"
 #include "cli/usage.h"
 #include "engine/export/formats.h"
 
@@ -57,12 +58,6 @@ struct End {
   std::string place, key, size;
 };
 
-std::string trimmed(std::string_view text) {
-  while (text.starts_with(' ')) text.remove_prefix(1);
-  while (text.ends_with(' ')) text.remove_suffix(1);
-  return std::string(text);
-}
-
 // The key begins after the first colon that comes before a fetch.
 End end_of(std::string_view text) {
   for (std::size_t at = text.find(':'); at != std::string_view::npos; at = text.find(':', at + 1)) {
@@ -72,7 +67,8 @@ End end_of(std::string_view text) {
       continue;
     const std::size_t slash = rest.find('/');
     const std::string_view size = slash == std::string_view::npos ? std::string_view() : rest.substr(slash + 1);
-    return {trimmed(text.substr(0, at)), trimmed(rest.substr(0, slash)), trimmed(size)};
+    return {std::string(trimmed(text.substr(0, at))), std::string(trimmed(rest.substr(0, slash))),
+            std::string(trimmed(size))};
   }
   return {};
 }
@@ -154,14 +150,13 @@ Status settle_pairs(Options& options) {
   if (!options.finds_leaks && options.pairs == 0) return ok();
   const std::string option = options.finds_leaks ? "--leak" : "--pair";
   const auto refused_with = [&](const std::string& what) { return usage(option + " does not go with " + what); };
-  const bool runs = options.mode == Mode::trace || options.mode == Mode::dry_run || options.mode == Mode::explain;
   if (options.mode == Mode::replay)
     return usage("a recording has its probes already", "--replay=FILE --format=" + std::string(kReport));
-  if (!runs || !options.control.empty()) return usage(option + " is about a program that runs");
+  if (!is_for_a_run(options)) return usage(option + " is about a program that runs");
   if (options.calls != CallSums::none) return refused_with("-c, which records nothing, and -C");
   if (options.one_in != 0 || options.per_second != 0 || options.min_latency.count() != 0)
     return refused_with("--sample, --rate and --min-latency: all calls have to be seen");
-  if (!options.record.empty()) return ok();
+  if (records(options)) return ok();
   if (options.format != kNoChoice && options.format != kReport && options.format != kJsonReport) return ok();
   if (has_others(options)) return refused_with("-p, -r and the like: it prints a report, and no trace");
   options.format = options.json || options.format == kJsonReport ? kJsonReport : kReport;

@@ -33,7 +33,7 @@ std::string megabytes_text(std::uint64_t bytes) {
 // A program that the tool starts may write to the same terminal, or be a shell or an editor there.
 bool may_draw(const Call& call, const TraceSink& sink) {
   const Streams& streams = call.streams;
-  const bool is_file = !call.options.output.empty() || !call.options.record.empty();
+  const bool is_file = !call.options.output.empty() || records(call.options);
   if (call.options.quiet || call.options.top || !is_file || sink.is_terminal() || ::isatty(streams.err) != 1)
     return false;
   return attaches(call.options) || (::isatty(streams.in) != 1 && ::isatty(streams.out) != 1);

@@ -225,7 +225,7 @@ bool prepare(const Call& call) {
   options.style = call.options.style;
   options.counters = call.options.counters;
   options.has_fixed_fields = has_fixed_fields(call.options);
-  options.notes_mappings = !call.options.record.empty();
+  options.notes_mappings = records(call.options);
   options.has_socket = options.has_guardian = true;
   options.joins_others = call.options.joins_others;
   options.known_as = visible_pid();

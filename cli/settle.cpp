@@ -153,6 +153,13 @@ bool attaches(const Options& options) {
   return !whom.pids.empty() || !whom.names.empty() || !whom.objects.empty();
 }
 
+bool records(const Options& options) { return !options.record.empty(); }
+
+bool is_for_a_run(const Options& options) {
+  const bool runs = options.mode == Mode::trace || options.mode == Mode::dry_run || options.mode == Mode::explain;
+  return runs && options.control.empty();
+}
+
 Status settle(Options& options) {
   if (options.allows_change && options.strict)
     return usage("--allow-change does not go with --strict, which has the kernel's language alone");

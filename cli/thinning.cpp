@@ -10,7 +10,7 @@ namespace {
 
 // Whether the printed format leaves short calls out.
 bool is_readers(const Options& options) {
-  return options.record.empty() && format::format_called(options.format)->shows_latency;
+  return !records(options) && format::format_called(options.format)->shows_latency;
 }
 
 Error unfit(const std::string& option, const std::string& text, const std::string& help = {}) {
@@ -28,8 +28,7 @@ Status settle_thinning(const Options& options) {
   if (option.empty()) return ok();
   if (options.mode == Mode::replay && is_timed && options.one_in == 0 && options.per_second == 0)
     return is_readers(options) ? ok() : Status(unfit(option, "it chooses among the calls of a graph", "--graph"));
-  const bool runs = options.mode == Mode::trace || options.mode == Mode::dry_run || options.mode == Mode::explain;
-  if (!runs || !options.control.empty()) return unfit(option, "it chooses what a program that runs records");
+  if (!is_for_a_run(options)) return unfit(option, "it chooses what a program that runs records");
   if (options.allows_change) return unfit(option, "--allow-change records each change, and this leaves records out");
   if (sums_calls(options) && !records_calls(options))
     return unfit(option, "-c counts all calls, and records none", "-C has both");

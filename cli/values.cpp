@@ -6,9 +6,11 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
+#include <system_error>
 
 #include "engine/program/thinning.h"
 #include "engine/shared/session_area.h"
@@ -92,6 +94,12 @@ Result<std::uint64_t> size_in(std::string_view text, const std::string& limits) 
 }
 
 }  // namespace
+
+std::string full_path(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path full = std::filesystem::absolute(path, error);
+  return error ? path : full.string();
+}
 
 Result<std::uint64_t> parse_count(std::string_view text) {
   const std::optional<std::uint64_t> value = whole_number(text);

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -30,6 +31,9 @@ Result<std::uint32_t> parse_string_limit(std::string_view text);
 
 // "65536", "64K", "4M", "1G": a ring's size in bytes, kMinRingBytes..kMaxRingBytes.
 Result<std::uint64_t> parse_ring_size(std::string_view text);
+
+// The path from the root: the working folder may be another one when it is used.
+std::string full_path(const std::string& path);
 
 // What becomes of hits for which there is no room.
 struct Overflow {
