@@ -46,6 +46,15 @@ inline std::uint64_t left_out(const EventCounts& counts) {
   return counts.unsampled + counts.over_rate + counts.too_short;
 }
 
+inline std::uint64_t lost_hits(const EventCounts& counts) {
+  return counts.lost_full + counts.lost_too_big + counts.lost_busy;
+}
+
+// All but those while the event was off.
+inline std::uint64_t hits_while_on(const EventCounts& counts) {
+  return counts.recorded + counts.filtered + left_out(counts) + lost_hits(counts);
+}
+
 // One definition, resolved to a place and compiled to a program.
 struct Probe {
   spec::ProbeSpec spec;

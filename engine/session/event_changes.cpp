@@ -237,32 +237,22 @@ ProbeState EventChanges::state_of(std::uint16_t event) const {
   const EventCounts counts = recording_.counts_of(event);
   ProbeState state{.definition = spec::listing(probe.spec, probe.site.offset), .name = name_of(probe), .on = probe.on};
   if (const Client* const client = table_.client_of(event)) state.owner = client->known_as;
-  state.lost = counts.lost_full + counts.lost_too_big + counts.lost_busy;
-  state.hits = counts.recorded + counts.filtered + left_out(counts) + state.lost;
+  state.lost = lost_hits(counts);
+  state.hits = hits_while_on(counts);
   state.missed = counts.missed;
   state.print_format = probe.spec.print_format;
   return state;
 }
 
-std::vector<ProbeState> EventChanges::list() const {
+std::vector<ProbeState> EventChanges::list(const std::string& name) const {
   const std::lock_guard lock(changing_);
   std::vector<ProbeState> all;
   if (!recording_.is_on()) return all;
   table_.alone([&] {
     for (std::size_t i = 0; i < table_.probes().size(); ++i)
-      if (table_.probes()[i].live) all.push_back(state_of(static_cast<std::uint16_t>(i)));
+      if (table_.probes()[i].live && is_called(table_.probes()[i].spec, name))
+        all.push_back(state_of(static_cast<std::uint16_t>(i)));
   });
-  return all;
-}
-
-std::vector<ProbeState> EventChanges::list_called(const std::string& name) const {
-  std::vector<ProbeState> all = list();
-  const auto is_other = [&](const ProbeState& probe) {
-    const std::size_t slash = probe.name.find('/');
-    return !name.empty() && name != probe.name && name != probe.name.substr(0, slash + 1) &&
-           name != probe.name.substr(slash + 1);
-  };
-  std::erase_if(all, is_other);
   return all;
 }
 
@@ -275,11 +265,9 @@ std::optional<std::vector<EventProgress>> EventChanges::progress() const {
     for (std::size_t i = 0; i < table_.probes().size(); ++i) {
       if (table_.probes()[i].owner != 0 || table_.probes()[i].was_refused) continue;
       const EventCounts counts = recording_.counts_of(i);
-      const std::uint64_t lost = counts.lost_full + counts.lost_too_big + counts.lost_busy;
-      const std::uint64_t counted = left_out(counts) + (table_.is_just_counted(i) ? counts.disabled : 0);
       all.push_back({.name = name_of(table_.probes()[i]),
-                     .hits = counts.recorded + counts.filtered + counted + lost,
-                     .lost = lost,
+                     .hits = hits_while_on(counts) + (table_.is_just_counted(i) ? counts.disabled : 0),
+                     .lost = lost_hits(counts),
                      .missed = counts.missed});
     }
   });

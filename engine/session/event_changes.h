@@ -35,8 +35,7 @@ class EventChanges {
   // The counts begin at 0 again; records that wait are printed all the same, and nothing in a process changes.
   Result<std::size_t> reset_counts(const std::string& name);
   // By name as for remove(); empty: all.
-  std::vector<ProbeState> list_called(const std::string& name) const;
-  std::vector<ProbeState> list() const;
+  std::vector<ProbeState> list(const std::string& name = {}) const;
   std::optional<std::vector<EventProgress>> progress() const;
 
   // Runs `work` as one change.

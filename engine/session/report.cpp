@@ -188,8 +188,7 @@ ProbeSummary Report::line_of(std::size_t event, const EventCounts& counts, std::
   line.signalled = counts.signalled, line.not_changed = counts.not_changed;
   line.unsampled = counts.unsampled, line.over_rate = counts.over_rate, line.too_short = counts.too_short;
   line.is_counted = table_.is_just_counted(event);
-  line.hits = counts.recorded + line.filtered + line.disabled + left_out(counts) + line.lost_full + line.lost_too_big +
-              line.lost_busy;
+  line.hits = hits_while_on(counts) + counts.disabled;
   if (line.hits == 0) line.hint = hint_for(probe, event, report);
   const auto against = report.against.find(static_cast<std::uint16_t>(event));
   if (against != report.against.end()) line.against = against->second;

@@ -99,7 +99,7 @@ Result<std::string> follow(EventChanges& changes, const Command& order) {
     case CommandKind::reset:
       return describe(changes.reset_counts(order.text), "reset");
     case CommandKind::info:
-      return information(changes.list_called(order.text), order.text);
+      return information(changes.list(order.text), order.text);
   }
   return Error{.code = Code::damaged, .text = "a command that this session does not know"};
 }
