@@ -39,6 +39,7 @@ class Engine {
   virtual void let_program_end() = 0;
   virtual std::string histograms(bool raw_strings) = 0;
   virtual std::vector<CallSummary> calls() = 0;
+  virtual std::uint32_t snapshots() = 0;
 
   // See uprobe::ask_session.
   virtual Result<Reply> ask(const std::string& session, const std::vector<Command>& commands) = 0;

@@ -58,6 +58,16 @@ std::optional<Every> table_times(const Options& options) {
   return is_theirs ? std::optional<Every>(*options.interval) : std::nullopt;
 }
 
+// Whether `snapshot` triggers have asked for what is kept. It says so a round late: the records of those hits have been read by then.
+class SnapshotWish {
+ public:
+  bool take(std::uint32_t asked) { return std::exchange(is_new_, std::exchange(seen_, asked) != asked); }
+
+ private:
+  std::uint32_t seen_ = 0;
+  bool is_new_ = false;
+};
+
 RunOptions run_options(const Call& call, TraceSink& sink) {
   RunOptions options;
   options.max_events = call.options.max_events;
@@ -164,6 +174,7 @@ Result<Ending> follow(const Call& call, Sinks& sinks, Signals& signals) {
   std::optional<TopView> top;
   if (call.options.top) top.emplace(call.streams, attaches(call.options));
   ProgressView progress(call, sink);
+  SnapshotWish snapshot;
   options.detach_requested = [&] {
     sink.flush();
     progress.look();
@@ -171,7 +182,8 @@ Result<Ending> follow(const Call& call, Sinks& sinks, Signals& signals) {
     if (signals.take_reopen())
       if (const Status reopened = sink.reopen(); !reopened) call.diagnostics.error(reopened.error());
     write_metrics(call, sinks.metrics);
-    const bool is_wanted = signals.take_show();
+    const bool is_asked_for = snapshot.take(call.engine.snapshots());
+    const bool is_wanted = signals.take_show() || is_asked_for;
     const bool is_time = table_time && table_time->is_due();
     if ((is_time || is_wanted) && !call.engine.has_clients()) sinks.show_tables(call);
     signals.wait_for_launcher();

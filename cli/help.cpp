@@ -28,7 +28,8 @@ Probes:
                             common_pid
       --trigger=ACT         action at each hit of the preceding -p: traceon,
                             traceoff, enable_event:G:E, disable_event:G:E,
-                            stacktrace; each with :COUNT and ' if EXPR';
+                            stacktrace; snapshot, which does what SIGUSR1
+                            does; each with :COUNT and ' if EXPR';
                             hist:keys=FIELD[,...][:vals=...][:sort=...][:size=N]
                             counts, and prints a table after the trace
                             (repeatable); with --allow-change also
@@ -209,7 +210,8 @@ Expert:
                             tool has made room, TIME (default 1s) at most, and
                             not for a tool that is stopped; overwrite[:SIZE]:
                             only the newest SIZE (default 64M) of lines are
-                            kept, and written at the end and at SIGUSR1
+                            kept, and written at the end, at SIGUSR1 and at
+                            --trigger=snapshot
       --tier=TIER           auto (default): a jump where it is safe, else a
                             breakpoint; int3: breakpoints; jump: refuse
                             probes that need a breakpoint

@@ -32,6 +32,18 @@ Error refused(const Options& options, const std::string& text, const std::string
   return Error{.code = Code::usage, .text = text, .where = option, .help = help};
 }
 
+// A snapshot trigger asks for what otherwise comes at the end.
+Status check_snapshots(const Options& options) {
+  const bool has_any = std::ranges::any_of(options.sources, [](const ProbeSource& source) {
+    return std::ranges::any_of(source.triggers, [](const std::string& text) { return text.starts_with("snapshot"); });
+  });
+  if (!has_any || options.overflow.newest != 0 || has_tables(options)) return ok();
+  return Error{.code = Code::usage,
+               .text = "a snapshot writes what is kept until then, and nothing is kept",
+               .where = "--trigger=snapshot",
+               .help = "--overflow=overwrite keeps the newest lines, -c and hist triggers keep tables"};
+}
+
 Error daemonize_error(const std::string& text) { return Error{.code = Code::usage, .text = text}; }
 
 Status settle_counters(const Options& options) {
@@ -159,6 +171,7 @@ Status settle_output(const Options& options) {
                  .where = "--interval",
                  .help = "-c, --trigger=hist:... or --prometheus=FILE"};
   RETURN_IF_ERROR(check_newest(options, format));
+  RETURN_IF_ERROR(check_snapshots(options));
   if (options.record_files != 0 && options.record_limit == 0)
     return Error{.code = Code::usage,
                  .text = "a further file begins where one is full, and files have no limit",

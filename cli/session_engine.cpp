@@ -55,6 +55,7 @@ void SessionEngine::let_program_end() { session_->let_program_end(); }
 
 std::vector<CallSummary> SessionEngine::calls() { return session_->calls(); }
 
+std::uint32_t SessionEngine::snapshots() { return session_->snapshots(); }
 std::string SessionEngine::histograms(bool raw_strings) { return session_->histograms(raw_strings); }
 
 Result<Reply> SessionEngine::ask(const std::string& session, const std::vector<Command>& commands) {

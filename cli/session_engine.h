@@ -25,6 +25,7 @@ class SessionEngine final : public Engine {
   void serve_clients() override;
   void let_program_end() override;
   std::string histograms(bool raw_strings) override;
+  std::uint32_t snapshots() override;
   std::vector<CallSummary> calls() override;
   Result<Reply> ask(const std::string& session, const std::vector<Command>& commands) override;
   Result<std::vector<std::string>> list_functions(const std::string& object, const std::string& glob) override;

@@ -36,9 +36,15 @@ UPROBE_IN_SECTION bool is_off(const u32* state) {
   return state != nullptr && __atomic_load_n(state, __ATOMIC_ACQUIRE) == shared::kSwitchOff;
 }
 
+// The tool looks each time it reads records, so that further hits until then ask for nothing more.
+UPROBE_IN_SECTION void ask_for_snapshot(AreaHeader* area, u64& left) {
+  if (take_one(left)) __atomic_fetch_add(&live_of(area).snapshots, 1, __ATOMIC_RELAXED);
+}
+
 // A switch that already has the wanted state is not turned, and costs no act.
-UPROBE_IN_SECTION void turn(AreaHeader* area, const Trigger& trigger, u64& left) {
+UPROBE_IN_SECTION void act(AreaHeader* area, const Trigger& trigger, u64& left) {
   const auto kind = static_cast<TriggerKind>(trigger.kind);
+  if (kind == TriggerKind::snapshot) return ask_for_snapshot(area, left);
   if (!shared::turns_switch(kind)) return;
   const bool of_event = kind == TriggerKind::enable_event || kind == TriggerKind::disable_event;
   u32* const state = of_event ? switch_of(area, trigger.target) : &live_of(area).tracing;
@@ -70,7 +76,7 @@ UPROBE_IN_SECTION Triggers triggers_of(AreaHeader* area, const Event& event) {
   // It follows: a hit that turns its own event on is not recorded, unless a trigger of the event tests the record.
   const bool comes_too_late = is_off(own);
   const Triggers all = triggers_of(area, *builder.event);
-  for (u32 i = 0; i < all.count; ++i) turn(area, all.first[i], all.left[i]);
+  for (u32 i = 0; i < all.count; ++i) act(area, all.first[i], all.left[i]);
   builder.is_off = comes_too_late || is_off(own) || is_off(&live_of(area).tracing);
   return !builder.is_off || builder.addends != nullptr;
 }
@@ -80,11 +86,11 @@ UPROBE_IN_SECTION Triggers triggers_of(AreaHeader* area, const Event& event) {
   const Triggers all = triggers_of(area, *builder.event);
   for (u32 i = 0; i < all.count; ++i) {
     const auto kind = static_cast<TriggerKind>(all.first[i].kind);
-    if (!shared::turns_switch(kind) || !holds(builder, payload, all.first[i])) continue;
+    if (!shared::tells_others(kind) || !holds(builder, payload, all.first[i])) continue;
     if (shared::acts_after(kind))
       builder.post_trigger = i + 1;
     else
-      turn(area, all.first[i], all.left[i]);
+      act(area, all.first[i], all.left[i]);
   }
   const bool session_off =
       builder.session == SessionWas::open ? is_off(&live_of(area).tracing) : builder.session == SessionWas::off;
@@ -105,7 +111,7 @@ UPROBE_IN_SECTION Triggers triggers_of(AreaHeader* area, const Event& event) {
 [[gnu::noinline]] void run_post_triggers(const RecordBuilder& builder) {
   const Triggers all = triggers_of(builder.area, *builder.event);
   if (builder.post_trigger <= all.count)
-    turn(builder.area, all.first[builder.post_trigger - 1], all.left[builder.post_trigger - 1]);
+    act(builder.area, all.first[builder.post_trigger - 1], all.left[builder.post_trigger - 1]);
 }
 
 }  // namespace uprobe::agent

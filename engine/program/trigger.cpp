@@ -16,15 +16,16 @@ namespace {
 
 using shared::TriggerKind;
 
-constexpr std::array<std::pair<std::string_view, TriggerKind>, 6> kCommands = {{
+constexpr std::array<std::pair<std::string_view, TriggerKind>, 7> kCommands = {{
     {"traceon", TriggerKind::trace_on},
     {"traceoff", TriggerKind::trace_off},
     {"enable_event", TriggerKind::enable_event},
     {"disable_event", TriggerKind::disable_event},
     {"hist", TriggerKind::histogram},
     {"stacktrace", TriggerKind::stack},
+    {"snapshot", TriggerKind::snapshot},
 }};
-constexpr std::string_view kAbsent[] = {"snapshot", "enable_hist", "disable_hist"};
+constexpr std::string_view kAbsent[] = {"enable_hist", "disable_hist"};
 
 std::string_view stripped(std::string_view text) {
   while (!text.empty() && is_filter_space(text.front())) text.remove_prefix(1);
@@ -48,10 +49,9 @@ class TriggerReader {
                  .where = std::string(text_),
                  .column = static_cast<int>(column),
                  .help =
-                     "traceon, traceoff, stacktrace, enable_event:GROUP:EVENT or disable_event:GROUP:EVENT, each with "
-                     ":COUNT and "
-                     "' if FILTER' if wanted; hist:keys=FIELD; with --allow-change return=VALUE, set %REGISTER=VALUE, "
-                     "delay=TIME, signal=NAME",
+                     "traceon, traceoff, stacktrace, snapshot, enable_event:GROUP:EVENT or disable_event:GROUP:EVENT, "
+                     "each with :COUNT and ' if FILTER' if wanted; hist:keys=FIELD; with --allow-change return=VALUE, "
+                     "set %REGISTER=VALUE, delay=TIME, signal=NAME",
                  .err = EINVAL};
   }
   // Up to one of `ends`, which is read as well; at the end of the text `more` becomes false.
@@ -181,7 +181,8 @@ Result<TriggerSpec> parse_trigger(std::string_view text) { return TriggerReader(
 bool exclude_each_other(const TriggerSpec& a, const TriggerSpec& b) {
   if (a.kind == TriggerKind::histogram || b.kind == TriggerKind::histogram) return false;
   if (shared::changes_program(a.kind) || shared::changes_program(b.kind)) return false;
-  if ((a.kind == TriggerKind::stack) != (b.kind == TriggerKind::stack)) return false;
+  const auto one_is = [&](TriggerKind kind) { return (a.kind == kind) != (b.kind == kind); };
+  if (one_is(TriggerKind::stack) || one_is(TriggerKind::snapshot)) return false;
   if (is_switch(a.kind) != is_switch(b.kind)) return false;
   return !is_switch(a.kind) || (a.group == b.group && a.event == b.event);
 }

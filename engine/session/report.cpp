@@ -315,6 +315,8 @@ CallSummary Report::calls_of(std::size_t histogram) {
   return calls;
 }
 
+std::uint32_t Report::snapshots() const { return recording_.has_area() ? recording_.area().live_sums().snapshots : 0; }
+
 std::vector<CallSummary> Report::calls() {
   std::vector<CallSummary> all;
   if (!recording_.has_area()) return all;

@@ -40,6 +40,7 @@ class Report {
   // See Session.
   std::string histograms(bool raw_strings);
   std::vector<CallSummary> calls();
+  std::uint32_t snapshots() const;  // see Session::snapshots
 
  private:
   // Why each probe cannot be a jump at all of its places; empty for those that can. Decided by the files alone. Not for

@@ -238,6 +238,7 @@ Summary Session::summary() const {
   return s.targets.has_mail() ? s.report.summary_of(0, nullptr) : s.report.empty_summary();
 }
 
+std::uint32_t Session::snapshots() const { return state_->report.snapshots(); }
 std::vector<CallSummary> Session::calls() const { return state_->report.calls(); }
 std::string Session::histograms(bool raw_strings) const { return state_->report.histograms(raw_strings); }
 

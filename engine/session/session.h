@@ -72,6 +72,8 @@ class Session {
   // The counts of the `hist` triggers, in the format of the kernel's hist files; empty: there is no such trigger. The
   // histograms of several events follow each other, each under its event's name.
   std::string histograms(bool raw_strings) const;
+  // How often `snapshot` triggers have acted so far; it wraps. Any process of the session can raise it. As calls().
+  std::uint32_t snapshots() const;
   // The sums of the definitions that sum up calls, so far, in the order of the definitions. From any thread while run() is in
   // progress, and after it.
   std::vector<CallSummary> calls() const;

@@ -141,7 +141,8 @@ struct alignas(128) LiveHeader {
   u32 tracing;        // the switch of the whole session
   // 1: triggers that change the program act in these processes, since they are the tool's own user's. Written by the tool.
   u32 changes_allowed;
-  u32 reserved1[30];
+  u32 snapshots;  // bumped by agents: how often triggers have asked the tool to write what it keeps (shared/trigger.h)
+  u32 reserved1[29];
 };
 static_assert(sizeof(LiveHeader) == 512 && offsetof(LiveHeader, tracing) == 384);
 

@@ -5,7 +5,7 @@
 // event share it). A trigger belongs to an event: each hit, or each hit for which the trigger's tests hold, turns a switch. The
 // agent does that before it records the hit, except for trace_off: the event that causes it is still recorded. A trigger of the
 // kind `histogram` turns no switch: it adds the hit to a histogram (histogram.h), also while the event is off. A trigger of the
-// kind `stack` adds the stack of the hit to its record. If a trigger's tests ask for a task name that the agent may not fetch
+// kind `stack` adds the stack of the hit to its record; one of the kind `snapshot` asks the tool to write what it keeps. If a trigger's tests ask for a task name that the agent may not fetch
 // (a seccomp filter), it does nothing and is counted: the reader could not do it later.
 //
 // Triggers from `override_return` on change the program (preload/actions.cpp). They stand in the plan alone, which no process can
@@ -24,12 +24,13 @@ enum class TriggerKind : u32 {
   disable_event,
   histogram,
   stack,
+  snapshot,         // LiveHeader::snapshots
   override_return,  // at a function's first instruction: it does not run, and returns `value`
   set_register,     // register `target` becomes `value`
   delay,            // the thread sleeps `value` nanoseconds
   send_signal,      // number `value`, to the thread, or to the process (SIGSTOP and its kind always)
 };
-inline constexpr u32 kTriggerKindCount = 10;
+inline constexpr u32 kTriggerKindCount = 11;
 
 // Where a thread's errno is: at the thread pointer + an offset, which is a number, or which the dynamic linker has written to a word of
 // libc's data (System V ABI, "ELF Handling For Thread-Local Storage", initial exec).
@@ -60,6 +61,8 @@ inline constexpr u32 kNoSwitch = ~u32{0};  // no switch
 constexpr bool acts_after(TriggerKind kind) { return kind == TriggerKind::trace_off; }
 constexpr bool changes_program(TriggerKind kind) { return kind >= TriggerKind::override_return; }
 constexpr bool turns_switch(TriggerKind kind) { return kind <= TriggerKind::disable_event; }
+// Whether what it does is seen outside of the hit's own record, and may not be done twice for one hit.
+constexpr bool tells_others(TriggerKind kind) { return turns_switch(kind) || kind == TriggerKind::snapshot; }
 constexpr u32 wanted_state(TriggerKind kind) {
   return kind == TriggerKind::trace_off || kind == TriggerKind::disable_event ? kSwitchOff : kSwitchOn;
 }

@@ -210,7 +210,7 @@ bool looks_first(const AreaSpec& spec, const EventSwitch& of) {
     if (shared::changes_program(trigger.kind)) return false;
     if (asks_name(spec, trigger)) return true;
     if (trigger.kind == shared::TriggerKind::stack) return trigger.count != shared::kUnlimited;
-    return shared::turns_switch(trigger.kind) &&
+    return shared::tells_others(trigger.kind) &&
            (is_looked_at || shared::acts_after(trigger.kind) || !trigger.condition.tests.empty());
   });
 }
@@ -416,6 +416,7 @@ shared::LiveHeader Area::live_sums() const {
     sum.mail_timeouts += std::atomic_ref(header.mail_timeouts).load(std::memory_order_relaxed);
     add(sum.filtered_execs, header.filtered_execs), add(sum.traced_execs, header.traced_execs);
     add(sum.unread_signals, header.unread_signals);
+    sum.snapshots += std::atomic_ref(header.snapshots).load(std::memory_order_relaxed);
   }
   return sum;
 }

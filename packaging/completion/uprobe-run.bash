@@ -111,7 +111,7 @@ _uprobe_run_values() {
         before+=${BASH_REMATCH[0]}
         mapfile -t found < <(_uprobe_run_events | tr / :)
       else
-        found=(traceon traceoff stacktrace enable_event: disable_event: hist:keys=)
+        found=(traceon traceoff stacktrace snapshot enable_event: disable_event: hist:keys=)
       fi ;;
     --format | --style | --until | --seccomp | --color | --tier | --return)
       mapfile -t found < <("$tool" "$option=?" 2>&1 | sed -n 's/.* is not one of //p' | tr -s ', ' '\n') ;;

@@ -82,7 +82,7 @@ function __uprobe_run_words
             set -l session (__uprobe_run_values_of --control)[-1]
             test -n "$session"; and uprobe-run --control $session --list 2>/dev/null | string replace -rf '^.:(\S+) .*' '$1'
         case trigger
-            printf '%s\n' traceon traceoff stacktrace hist:keys= {en,dis}able_event:(__uprobe_run_events)
+            printf '%s\n' traceon traceoff stacktrace snapshot hist:keys= {en,dis}able_event:(__uprobe_run_events)
         case format style until seccomp color tier return
             uprobe-run --$argv[1]='?' 2>&1 | string replace -rf '.* is not one of ' '' | string split ', '
     end

@@ -94,6 +94,7 @@ class FakeEngine : public Engine {
   void serve_clients() override {}
   void let_program_end() override { is_let_end = true; }
   std::string histograms(bool) override { return tables; }
+  std::uint32_t snapshots() override { return 0; }
   std::vector<CallSummary> calls() override { return sums; }
   Result<Reply> ask(const std::string& session, const std::vector<Command>& commands) override {
     asked_session = session;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """--overflow=wait: a hit that finds the rings full waits for room, and for nothing else."""
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -132,6 +133,32 @@ class Overflow(harness.TestCase):
         numbers = [int(k) for k in re.findall(r" k=(\d+)$", open(self.trace, encoding="utf-8").read(), re.MULTILINE)]
         self.assertEqual(numbers, sorted(set(numbers)))
         self.assertLess(numbers[-1] - numbers[0] + 1, 10 ** 9)
+
+    def test_the_newest_lines_at_a_trigger(self):
+        """The hit that asks for them is among them, and those before it; nothing is written again."""
+        tool = subprocess.Popen([*self.words, "--trigger=snapshot:1 if k == 20000", "--overflow=overwrite:64K", "--", self.program, "0",
+                                 "forever"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        self.addCleanup(harness.stop_group, tool)
+        self.assertEqual(len(tool.stdout.read(5)), 5)
+        harness.wait_until(lambda: os.path.getsize(self.trace) > 10_000, "lines")
+        self.assertIn(" k=20000\n", pathlib.Path(self.trace).read_text(encoding="utf-8"))
+        self.assertEqual(len(tool.stdout.read(40)), 40)
+        self.assertLess(os.path.getsize(self.trace), (64 << 10) + 1000)
+        os.killpg(tool.pid, signal.SIGINT)
+        tool.communicate(timeout=harness.TIMEOUT)
+
+    def test_a_snapshot_of_tables(self):
+        done = harness.run([*harness.tracer("--hist-file", self.trace), "-p", f"p:turn {self.program}:turn k=%di:u64", "--disabled",
+                            "--trigger=hist:keys=k.log2", "--trigger=snapshot if k == 7", "--", self.program, "200000", "alone"])
+        self.assertEqual((done.returncode, done.stdout), (0, b"done\n"), done.stderr)
+        tables = pathlib.Path(self.trace).read_text(encoding="utf-8").split("# trigger info")[1:]
+        self.assertEqual(len(tables), 2)
+        self.assertEqual([re.findall(r"2\^0 .*hitcount: +(\d+)", table) for table in tables], [["1"], ["1"]])
+
+    def test_a_snapshot_of_nothing(self):
+        done = harness.run([*self.words, "--trigger=snapshot", "--", self.program, "1", "alone"])
+        self.assertEqual((done.returncode, done.stdout), (125, b""))
+        self.assertIn(b"--trigger=snapshot: a snapshot writes what is kept until then, and nothing is kept", done.stderr)
 
     def test_what_cannot_be_kept_in_lines(self):
         for words in (["--record", self.trace], ["--format=ctf", "-o", self.trace], ["--format=html", "-o", self.trace],

@@ -137,7 +137,7 @@ class Scenarios(Triggers):
         self.assertRegex(summary, r"t/r .*: 50 hits, 49 while off\n")
 
     def test_refusals(self):
-        for trigger, expected in (("snapshot", b"the trigger 'snapshot' is not available in this version"),
+        for trigger, expected in (("enable_hist:t:a", b"the trigger 'enable_hist' is not available in this version"),
                                   ("!traceoff", b"there is no trigger to take away")):
             done = harness.run([*self.words({"a": [trigger]}), "--", "/bin/false"])
             self.assertEqual(done.returncode, 125)

@@ -109,6 +109,9 @@ TEST(Action, OneDoesNotExcludeAnother) {
   EXPECT_FALSE(exclude_each_other(spec("return=1 if n == 1"), spec("return=2 if n == 2")));
   EXPECT_FALSE(exclude_each_other(spec("return=1"), spec("traceoff")));
   EXPECT_FALSE(exclude_each_other(spec("stacktrace"), spec("delay=1ms")));
+  EXPECT_FALSE(exclude_each_other(spec("stacktrace"), spec("snapshot")));
+  EXPECT_FALSE(exclude_each_other(spec("traceon"), spec("snapshot:3")));
+  EXPECT_TRUE(exclude_each_other(spec("snapshot"), spec("snapshot:3")));
   EXPECT_TRUE(exclude_each_other(spec("traceon"), spec("traceoff")));
 }
 
