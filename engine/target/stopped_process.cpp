@@ -25,6 +25,7 @@
 
 #include "arch/code/remote_call.h"
 #include "engine/base/procfs.h"
+#include "engine/target/all_or_none.h"
 #include "engine/target/interrupted_syscall.h"
 #include "engine/target/process_stat.h"
 #include "engine/target/remote_call_place.h"
@@ -192,6 +193,22 @@ std::vector<ThreadPlace> StoppedProcess::places() const {
   for (const Thread& thread : threads_)
     all.push_back({arch::instruction_pointer(thread.registers), arch::stack_pointer(thread.registers)});
   return all;
+}
+
+namespace {
+
+// The kernel makes such a write as a whole, or not at all (fs/proc/base.c, mem_rw).
+bool is_in_one_page(const MemoryPiece& piece) {
+  constexpr std::uint64_t kUnit = 4096;
+  return !piece.bytes.empty() && piece.at.value / kUnit == (piece.at + (piece.bytes.size() - 1)).value / kUnit;
+}
+
+}  // namespace
+
+Status StoppedProcess::write_all(std::span<const MemoryPiece> pieces) {
+  if (pieces.size() == 1 && is_in_one_page(pieces.front())) return Target::write_all(pieces);
+  if (write_all_or_none(*this, pieces) || files_.write_by_child(pieces)) return ok();
+  return Target::write_all(pieces);
 }
 
 bool StoppedProcess::is_remote_call(std::uint64_t ip) const { return ip - place_.value < arch::kRemoteCallBytes; }
