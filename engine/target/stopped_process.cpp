@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -70,6 +71,7 @@ Result<std::unique_ptr<StoppedProcess>> StoppedProcess::hold(pid_t pid, std::chr
   if (!place) return place.error();
   process->place_ = place->at, process->before_ = std::move(place->before);
   RETURN_IF_ERROR(process->await_others_remote_calls());
+  RETURN_IF_ERROR(process->deliver_faults());
   return process;
 }
 
@@ -223,6 +225,35 @@ Status StoppedProcess::await_others_remote_calls() {
     RETURN_IF_ERROR(let_run(away->tid, kMoment));
   }
   return Error{.code = Code::refused, .text = "a thread does not come back from what a killed tool made it do"};
+}
+
+namespace {
+
+constexpr std::uint64_t bit(int signal) { return std::uint64_t{1} << (signal - 1); }
+
+// Whether a breakpoint or fault of the thread is pending, and not blocked.
+bool has_pending_fault(pid_t tid, std::uint64_t mask) {
+  constexpr std::uint64_t kFaults = bit(SIGTRAP) | bit(SIGSEGV) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGILL);
+  std::array<siginfo_t, 8> pending{};
+  __ptrace_peeksiginfo_args first{.off = 0, .flags = 0, .nr = static_cast<std::int32_t>(pending.size())};
+  const long count = ::ptrace(PTRACE_PEEKSIGINFO, tid, &first, pending.data());
+  const auto is_fault = [mask](const siginfo_t& one) { return (bit(one.si_signo) & kFaults & ~mask) != 0; };
+  return count > 0 && std::any_of(pending.begin(), pending.begin() + count, is_fault);
+}
+
+}  // namespace
+
+// A stop comes before the signal of an instruction that has just been executed, or has failed. Elsewhere than there its handler would
+// not know it, so it is taken before the thread is led to other places.
+Status StoppedProcess::deliver_faults() {
+  for (int moments = 0; moments < kMostMoments; ++moments) {
+    const auto late = std::find_if(threads_.begin(), threads_.end(), [](const Thread& t) {
+      return !t.in_group_stop && has_pending_fault(t.tid, t.mask);
+    });
+    if (late == threads_.end()) break;
+    RETURN_IF_ERROR(let_run(late->tid, kMoment));
+  }
+  return ok();
 }
 
 Status StoppedProcess::set_mask(pid_t tid, std::uint64_t mask) {

@@ -88,6 +88,7 @@ class StoppedProcess : public Target {
   Status await_stops(std::vector<pid_t>& stopping, std::chrono::steady_clock::time_point deadline);
   Status take_state(pid_t tid, bool in_group_stop);
   Status await_others_remote_calls();
+  Status deliver_faults();
   std::optional<int> await_change(std::chrono::steady_clock::time_point deadline);
   Error blocked();
   std::optional<int> change_by(pid_t tid, std::chrono::steady_clock::time_point deadline);
