@@ -225,7 +225,8 @@ Addr ProcessArming::stands(const shared::Point& point) {
 }
 
 Status ProcessArming::arm(const std::vector<ArmedPlace>& texts, bool no_thread_runs) {
-  if (!target.is_held()) return no_thread_runs ? write_together(target, texts, Part::is_deadly) : write_each(target, texts);
+  if (!target.is_held())
+    return no_thread_runs ? write_together(target, texts, Part::is_deadly) : write_each(target, texts);
   texts_.insert(texts_.end(), texts.begin(), texts.end());
   return ok();
 }

@@ -95,8 +95,9 @@ class Disarming {
   };
 
   Status restore(const Batch& batch, Part part, Serializer& serializer) {
-    const std::vector<Patched> outcomes = put_back_deferred(batch, part) ? std::vector(batch.patches.size(), Patched::done)
-                                                                   : patch_running(target_, batch.patches, serializer);
+    const std::vector<Patched> outcomes = put_back_deferred(batch, part)
+                                              ? std::vector(batch.patches.size(), Patched::done)
+                                              : patch_running(target_, batch.patches, serializer);
     std::vector<std::uint32_t> restored;
     for (std::size_t i = 0; i < outcomes.size(); ++i) {
       if (outcomes[i] == Patched::done) add_restored(restored, batch.points[i]);

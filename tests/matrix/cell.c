@@ -382,7 +382,8 @@ static void* begin_others(void* of) {
 
 static void await_beginnings(void) {
   for (int i = 0; i < kBeginners; ++i)
-    for (const long seen = __atomic_load_n(&begun[i], __ATOMIC_SEQ_CST); __atomic_load_n(&begun[i], __ATOMIC_SEQ_CST) < seen + 3;)
+    for (const long seen = __atomic_load_n(&begun[i], __ATOMIC_SEQ_CST);
+         __atomic_load_n(&begun[i], __ATOMIC_SEQ_CST) < seen + 3;)
       usleep(100);
 }
 

@@ -21,7 +21,8 @@ struct Moments {
   uint32_t calls;  // so far
   uint32_t when;   // 0: never
   uint32_t signal;
-  uint32_t whom;   // 0: the process that calls; 1: the process that it calls ptrace for; 2: all of the tool's; else a process id
+  uint32_t
+      whom;  // 0: the process that calls; 1: the process that it calls ptrace for; 2: all of the tool's; else a process id
   uint32_t fired;  // the process that has the signal
 };
 
