@@ -19,12 +19,14 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
 
 #include "arch/code/remote_call.h"
 #include "engine/base/procfs.h"
+#include "engine/target/all_or_none.h"
 #include "engine/target/interrupted_syscall.h"
 #include "engine/target/process_stat.h"
 #include "engine/target/remote_call_place.h"
@@ -69,6 +71,7 @@ Result<std::unique_ptr<StoppedProcess>> StoppedProcess::hold(pid_t pid, std::chr
   if (!place) return place.error();
   process->place_ = place->at, process->before_ = std::move(place->before);
   RETURN_IF_ERROR(process->await_others_remote_calls());
+  RETURN_IF_ERROR(process->deliver_faults());
   return process;
 }
 
@@ -194,6 +197,22 @@ std::vector<ThreadPlace> StoppedProcess::places() const {
   return all;
 }
 
+namespace {
+
+// The kernel makes such a write as a whole, or not at all (fs/proc/base.c, mem_rw).
+bool is_in_one_page(const MemoryPiece& piece) {
+  constexpr std::uint64_t kUnit = 4096;
+  return !piece.bytes.empty() && piece.at.value / kUnit == (piece.at + (piece.bytes.size() - 1)).value / kUnit;
+}
+
+}  // namespace
+
+Status StoppedProcess::write_all(std::span<const MemoryPiece> pieces) {
+  if (pieces.size() == 1 && is_in_one_page(pieces.front())) return Target::write_all(pieces);
+  if (write_all_or_none(*this, pieces) || files_.write_by_child(pieces)) return ok();
+  return Target::write_all(pieces);
+}
+
 bool StoppedProcess::is_remote_call(std::uint64_t ip) const { return ip - place_.value < arch::kRemoteCallBytes; }
 
 // Sent by a tool that was killed, on its return path: that must not be overwritten, nor taken away.
@@ -206,6 +225,35 @@ Status StoppedProcess::await_others_remote_calls() {
     RETURN_IF_ERROR(let_run(away->tid, kMoment));
   }
   return Error{.code = Code::refused, .text = "a thread does not come back from what a killed tool made it do"};
+}
+
+namespace {
+
+constexpr std::uint64_t bit(int signal) { return std::uint64_t{1} << (signal - 1); }
+
+// Whether a breakpoint or fault of the thread is pending, and not blocked.
+bool has_pending_fault(pid_t tid, std::uint64_t mask) {
+  constexpr std::uint64_t kFaults = bit(SIGTRAP) | bit(SIGSEGV) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGILL);
+  std::array<siginfo_t, 8> pending{};
+  __ptrace_peeksiginfo_args first{.off = 0, .flags = 0, .nr = static_cast<std::int32_t>(pending.size())};
+  const long count = ::ptrace(PTRACE_PEEKSIGINFO, tid, &first, pending.data());
+  const auto is_fault = [mask](const siginfo_t& one) { return (bit(one.si_signo) & kFaults & ~mask) != 0; };
+  return count > 0 && std::any_of(pending.begin(), pending.begin() + count, is_fault);
+}
+
+}  // namespace
+
+// A stop comes before the signal of an instruction that has just been executed, or has failed. Elsewhere than there its handler would
+// not know it, so it is taken before the thread is led to other places.
+Status StoppedProcess::deliver_faults() {
+  for (int moments = 0; moments < kMostMoments; ++moments) {
+    const auto late = std::find_if(threads_.begin(), threads_.end(), [](const Thread& t) {
+      return !t.in_group_stop && has_pending_fault(t.tid, t.mask);
+    });
+    if (late == threads_.end()) break;
+    RETURN_IF_ERROR(let_run(late->tid, kMoment));
+  }
+  return ok();
 }
 
 Status StoppedProcess::set_mask(pid_t tid, std::uint64_t mask) {
