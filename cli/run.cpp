@@ -246,8 +246,9 @@ bool prepare(const Call& call) {
     if (!rest) call.diagnostics.error(rest.error());
     return static_cast<bool>(rest);
   }
-  const auto try_all = [&](const SessionOptions& these) { return call.engine.prepare(these); };
-  const Status prepared = prepare_pairs(options, *definitions, try_all, call.diagnostics);
+  const Preparer preparer{.prepare = [&](const SessionOptions& these) { return call.engine.prepare(these); },
+                          .report = [&] { return call.engine.report({}); }};
+  const Status prepared = prepare_pairs(options, *definitions, preparer, call.diagnostics);
   if (prepared) return true;
   if (prepared.error().where.starts_with("--counter=")) return call.diagnostics.error(prepared.error()), false;
   if (const Error cause = cause_of(call, prepared.error()); !same(cause, prepared.error()))
