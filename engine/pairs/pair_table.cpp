@@ -100,8 +100,9 @@ void PairTable::open(const PairStep& step, Thread& thread, Process& process,
 void PairTable::close(const PairStep& step, Thread& thread, Process& process) {
   if (step.key == 0 && !has_times_) return;
   const std::optional<Held> held = take_out(step.key, process);
-  const bool is_inner = thread.just_closed_by != 0 && thread.just_closed_by != step.function;
-  if (!held && (is_inner || is_nested(thread, step.function, process))) return;
+  const bool is_part = thread.just_closed_by != 0 && thread.just_closed_by != step.function;
+  const bool is_inner = is_nested(thread, step.function, process) || is_part;
+  if (!held && is_inner) return;
   if (!held) return void(++process.unknown);
   thread.just_closed_by = step.function;
   ++process.closed;
