@@ -162,9 +162,12 @@ Status settle_pairs(Options& options) {
   return ok();
 }
 
+void choose_allocators(SessionOptions& options, Definitions& definitions, const Preparer& preparer) {
+  if (!has_own_new(options, preparer)) leave_out(is_of_cpp, options, definitions);
+}
+
 Status prepare_pairs(SessionOptions& options, Definitions& definitions, const Preparer& preparer,
                      const Diagnostics& diagnostics) {
-  if (!has_own_new(options, preparer)) leave_out(is_of_cpp, options, definitions);
   for (;;) {
     Status prepared = preparer.prepare(options);
     const auto number = static_cast<std::size_t>(prepared ? 0 : prepared.error().definition);

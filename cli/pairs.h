@@ -27,7 +27,9 @@ struct Preparer {
   std::function<std::vector<PlanReport>()> report;
 };
 
-// Prepares, and leaves out those functions of --leak that the program does not have, that do not matter, or that cannot be probed; of the
+// Leaves out C++'s functions of --leak where they do not matter. Changes both lists.
+void choose_allocators(SessionOptions& options, Definitions& definitions, const Preparer& preparer);
+// Prepares, and leaves out those functions of --leak that the program does not have, or that cannot be probed; of the
 // latter a line says so. Changes both lists.
 Status prepare_pairs(SessionOptions& options, Definitions& definitions, const Preparer& preparer,
                      const Diagnostics& diagnostics);

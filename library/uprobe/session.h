@@ -199,7 +199,8 @@ class Session {
   // The counts of all probes; after the end of the session also of removed ones.
   std::vector<Counts> counts() const;
 
-  // What the events are and have counted by now; the same names. None after the end of the session.
+  // What the events are, and what they have counted, some 50 ms ago: a hit whose Event has come is counted. The same names. None
+  // after the end of the session.
   std::vector<EventInfo> info(const std::string& event = {}) const;
   // Counts from 0 again, with Counts and EventInfo. Events that were not taken stay.
   Status reset(const std::string& event = {});
