@@ -124,7 +124,8 @@ Output:
       --top                 the table on the terminal, each second; with -P keys
                             choose the column that it is sorted by, and q ends
       --leak=FAMILY         malloc: what was allocated and not freed, by stack;
-                            also by calloc, realloc, memalign and the like.
+                            also by calloc, realloc, new and the like. Hits
+                            wait for room (--overflow=wait:10s).
                             OBJECT:malloc means those of OBJECT
       --pair=PAIR           the same for 'OPENING:KEY[/SIZE] -> CLOSING:KEY', as
                             in 'open:$retval:s32 -> close:$arg1:s32'; without

@@ -2,10 +2,11 @@
 #include "cli/pairs.h"
 
 #include <algorithm>
-#include <array>
+#include <chrono>
 #include <string_view>
 #include <utility>
 
+#include "cli/allocators.h"
 #include "cli/foreign_words.h"
 #include "cli/usage.h"
 #include "engine/export/formats.h"
@@ -17,24 +18,8 @@ constexpr const char *kNoChoice = "text", *kReport = "pairs", *kJsonReport = "pa
 constexpr const char* kStack = "stacktrace";
 constexpr std::string_view kMalloc = "malloc", kLeakGroup = "leak/";
 
-// What a function of the family does: as definitions of an event of its name, before and after the place.
-struct Allocator {
-  const char* name;
-  const char* at_entry;   // null: its entry is not looked at
-  const char* at_return;  // null: the same
-  bool is_needed;  // its refusal is that of the option; the others, and functions that do not exist, are left out
-};
-
-constexpr std::array kAllocators = {
-    Allocator{"malloc", nullptr, "key=$retval size=entry($arg1)", true},
-    Allocator{"free", "key=$arg1", nullptr, true},
-    Allocator{"calloc", nullptr, "key=$retval size=entry($arg2) count=entry($arg1)", true},
-    Allocator{"realloc", "moved=$arg1", "key=$retval size=entry($arg2)", true},
-    Allocator{"memalign", "", "key=$retval size=entry($arg2)", false},
-    Allocator{"aligned_alloc", "", "key=$retval size=entry($arg2)", false},
-    Allocator{"posix_memalign", "", "key=+0(entry($arg1)) size=entry($arg3) failed=$retval:s32", false},
-    Allocator{"execve", "", "", false},
-};
+// The time that a hit of --leak and --pair waits for room in the rings: a report with hits missing would be wrong.
+constexpr std::chrono::nanoseconds kPatience = std::chrono::seconds(10);
 
 void add_source(Options& options, std::string text, bool has_stack) {
   while (text.ends_with(' ')) text.pop_back();
@@ -44,13 +29,13 @@ void add_source(Options& options, std::string text, bool has_stack) {
 }
 
 void add_allocator(Options& options, const Allocator& one, const std::string& object) {
-  const std::string name = one.name, place = name == "execve" ? name : object + name;
+  const std::string name = one.name, place = name == "execve" || name == kThrows ? name : object + name;
   const bool has_both = one.at_entry != nullptr && one.at_return != nullptr;
   if (one.at_entry != nullptr)
     add_source(options, "p:leak/" + name + (has_both ? "_begins " : " ") + place + " " + one.at_entry, false);
   if (one.at_return != nullptr)
     add_source(options, "r:leak/" + name + " " + place + " " + one.at_return, *one.at_return != '\0');
-  if (name == "free") options.sources.back().filter = "key != 0";
+  if (one.at_entry == kTaken) options.sources.back().filter = "key != 0";
 }
 
 // A function and what is fetched there.
@@ -96,6 +81,11 @@ bool is_optional(std::string_view name) {
   return std::ranges::any_of(kAllocators, [&](const Allocator& one) { return name == one.name && !one.is_needed; });
 }
 
+bool is_in_library(const std::string& path) {
+  const std::string_view name = std::string_view(path).substr(path.rfind('/') + 1);
+  return name.starts_with("libstdc++.so") || name.starts_with("libc++.so");
+}
+
 // Whether there are probes besides those of pairs.
 bool has_others(const Options& options) {
   const auto is_other = [](const ProbeSource& source) {
@@ -106,15 +96,23 @@ bool has_others(const Options& options) {
   return std::ranges::any_of(options.sources, is_other);
 }
 
-void leave_out(std::string_view name, SessionOptions& options, Definitions& definitions) {
-  const std::string left_out(name);
+void leave_out(const std::function<bool(std::string_view)>& is_meant, SessionOptions& options,
+               Definitions& definitions) {
   for (std::size_t i = options.definitions.size(); i-- != 0;) {
-    if (allocator_in(options.definitions[i].text) != left_out) continue;
+    if (!is_meant(allocator_in(options.definitions[i].text))) continue;
     const auto at = static_cast<std::ptrdiff_t>(i);
     options.definitions.erase(options.definitions.begin() + at);
     definitions.list.erase(definitions.list.begin() + at);
     definitions.places.erase(definitions.places.begin() + at);
   }
+}
+
+// Whether the program, or an allocator of its own, has C++'s forms. They are asked for by the first of them alone.
+bool has_own_new(const SessionOptions& options, const Preparer& preparer) {
+  SessionOptions alone = options;
+  std::erase_if(alone.definitions, [](const Definition& one) { return allocator_in(one.text) != kNew; });
+  if (alone.definitions.empty() || !preparer.prepare(alone)) return false;
+  return std::ranges::none_of(preparer.report(), [](const PlanReport& one) { return is_in_library(one.path); });
 }
 
 }  // namespace
@@ -153,6 +151,7 @@ Status settle_pairs(Options& options) {
   if (options.mode == Mode::replay)
     return usage("a recording has its probes already", "--replay=FILE --format=" + std::string(kReport));
   if (!is_for_a_run(options)) return usage(option + " is about a program that runs");
+  if (!options.overflow.is_given) options.overflow.patience = kPatience;
   if (options.calls != CallSums::none) return refused_with("-c, which records nothing, and -C");
   if (options.one_in != 0 || options.per_second != 0 || options.min_latency.count() != 0)
     return refused_with("--sample, --rate and --min-latency: all calls have to be seen");
@@ -163,17 +162,21 @@ Status settle_pairs(Options& options) {
   return ok();
 }
 
-Status prepare_pairs(SessionOptions& options, Definitions& definitions,
-                     const std::function<Status(const SessionOptions&)>& prepare, const Diagnostics& diagnostics) {
+void choose_allocators(SessionOptions& options, Definitions& definitions, const Preparer& preparer) {
+  if (!has_own_new(options, preparer)) leave_out(is_of_cpp, options, definitions);
+}
+
+Status prepare_pairs(SessionOptions& options, Definitions& definitions, const Preparer& preparer,
+                     const Diagnostics& diagnostics) {
   for (;;) {
-    Status prepared = prepare(options);
+    Status prepared = preparer.prepare(options);
     const auto number = static_cast<std::size_t>(prepared ? 0 : prepared.error().definition);
     if (prepared || number >= options.definitions.size()) return prepared;
     const std::string name(allocator_in(options.definitions[number].text));
     const bool is_absent = prepared.error().code == Code::not_found;
     if (name.empty() || name == kMalloc || !(is_absent || is_optional(name))) return prepared;
     if (!is_absent) diagnostics.line("--leak does not follow " + name + ": " + prepared.error().text);
-    leave_out(name, options, definitions);
+    leave_out([&](std::string_view one) { return one == name; }, options, definitions);
   }
 }
 

@@ -239,6 +239,9 @@ bool prepare(const Call& call) {
   }
   options.name = call.options.session_name;
   options.ring_socket = call.options.ring_socket;
+  const Preparer preparer{.prepare = [&](const SessionOptions& these) { return call.engine.prepare(these); },
+                          .report = [&] { return call.engine.report({}); }};
+  choose_allocators(options, *definitions, preparer);
   if (call.options.skip_refused) {
     std::vector<std::string> places = definitions->places;
     const auto try_these = [&](const SessionOptions& these) { return call.engine.prepare(these); };
@@ -246,8 +249,7 @@ bool prepare(const Call& call) {
     if (!rest) call.diagnostics.error(rest.error());
     return static_cast<bool>(rest);
   }
-  const auto try_all = [&](const SessionOptions& these) { return call.engine.prepare(these); };
-  const Status prepared = prepare_pairs(options, *definitions, try_all, call.diagnostics);
+  const Status prepared = prepare_pairs(options, *definitions, preparer, call.diagnostics);
   if (prepared) return true;
   if (prepared.error().where.starts_with("--counter=")) return call.diagnostics.error(prepared.error()), false;
   if (const Error cause = cause_of(call, prepared.error()); !same(cause, prepared.error()))

@@ -23,6 +23,7 @@
 #include "engine/base/fd.h"
 #include "engine/base/procfs.h"
 #include "engine/base/signal_masked_thread.h"
+#include "engine/ipc/event_info.h"
 #include "engine/ipc/record_queue.h"
 #include "engine/ipc/self_attach_protocol.h"
 #include "engine/session/session.h"
@@ -203,6 +204,10 @@ Reply Line::answer(Session& session, const Command& command) {
       say(where_it_is(process_, [&] { return session.define({command.text, command.default_object}); }));
     else if (command.kind == CommandKind::remove)
       say(session.remove(command.text));
+    else if (command.kind == CommandKind::reset)
+      say(session.reset_counts(command.text));
+    else if (command.kind == CommandKind::info)
+      reply.text = encode(events_of(session.probes(command.text)));
     else
       say(session.switch_events(command.text, command.kind == CommandKind::enable));
     return ok();

@@ -209,21 +209,21 @@ Result<Overflow> parse_overflow(std::string_view text) {
   constexpr std::uint64_t kUsualSize = 64 << 20, kLeastSize = 4096, kMostSize = 4ULL << 30;
   const std::size_t colon = std::min(text.find(':'), text.size());
   const std::string_view what = text.substr(0, colon), value = text.substr(std::min(colon + 1, text.size()));
-  if (text == "drop") return Overflow{};
-  if (text == "wait") return Overflow{.patience = kUsualTime};
-  if (text == "overwrite") return Overflow{.newest = kUsualSize};
+  if (text == "drop") return Overflow{.is_given = true};
+  if (text == "wait") return Overflow{.patience = kUsualTime, .is_given = true};
+  if (text == "overwrite") return Overflow{.newest = kUsualSize, .is_given = true};
   if (what == "wait") {
     const auto time = parse_duration(value);
     if (!time) return time.error();
     if (*time > kMostTime) return unusable(value, "is too long a time for a hit to wait", "a minute at most");
-    return Overflow{.patience = *time};
+    return Overflow{.patience = *time, .is_given = true};
   }
   if (what != "overwrite") return unusable(text, "is not one of drop, wait[:TIME], overwrite[:SIZE]", {});
   const std::string limits = "from " + size_text(kLeastSize) + " to " + size_text(kMostSize);
   const auto size = size_in(value, limits);
   if (!size) return size.error();
   if (*size < kLeastSize || *size > kMostSize) return unusable(value, "is no size for the newest lines", limits);
-  return Overflow{.newest = *size};
+  return Overflow{.newest = *size, .is_given = true};
 }
 
 Result<plan::Tier> parse_tier(std::string_view text) {

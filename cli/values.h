@@ -39,6 +39,7 @@ std::string full_path(const std::string& path);
 struct Overflow {
   std::chrono::nanoseconds patience{0};  // they wait for room in the rings; 0: they are lost
   std::uint64_t newest = 0;              // bytes of the newest lines that the trace keeps; 0: all lines are written
+  bool is_given = false;                 // by the user
 };
 
 // --overflow: drop, wait[:TIME], overwrite[:SIZE].

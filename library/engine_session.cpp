@@ -103,6 +103,12 @@ Status EngineSession::switch_events(const std::string& event, bool on) {
   return status_of(session_.switch_events(event, on));
 }
 
+Status EngineSession::reset(const std::string& event) { return status_of(session_.reset_counts(event)); }
+
+std::vector<EventInfo> EngineSession::info(const std::string& event) {
+  return infos_of(uprobe::events_of(session_.probes(event)));
+}
+
 std::vector<Counts> EngineSession::counts() {
   {
     const std::lock_guard lock(lock_);

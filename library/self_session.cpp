@@ -228,6 +228,17 @@ Status SelfSession::switch_events(const std::string& event, bool on) {
   return ask(on ? uprobe::CommandKind::enable : uprobe::CommandKind::disable, event);
 }
 
+Status SelfSession::reset(const std::string& event) { return ask(uprobe::CommandKind::reset, event); }
+
+std::vector<EventInfo> SelfSession::info(const std::string& event) {
+  std::vector<EventInfo> events;
+  thread_->run([&] {
+    if (!command({.kind = uprobe::CommandKind::info, .text = event, .default_object = {}})) return;
+    if (auto known = uprobe::decode_events(reply_->text)) events = infos_of(std::move(*known));
+  });
+  return events;
+}
+
 std::vector<Counts> SelfSession::counts() {
   std::vector<Counts> counts;
   thread_->run([&] {

@@ -29,6 +29,8 @@ class SelfSession final : public Tracer {
   Status remove(const std::string& event) override;
   Status switch_events(const std::string& event, bool on) override;
   std::vector<Counts> counts() override;
+  Status reset(const std::string& event) override;
+  std::vector<EventInfo> info(const std::string& event) override;
   void stop() override;
 
  private:

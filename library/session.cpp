@@ -140,6 +140,14 @@ std::vector<Counts> Session::counts() const {
   return tracer_->counts();
 }
 
+Status Session::reset(const std::string& event) {
+  return is_here(tracer_) ? tracer_->reset(event) : elsewhere(tracer_);
+}
+
+std::vector<EventInfo> Session::info(const std::string& event) const {
+  return is_here(tracer_) ? tracer_->info(event) : std::vector<EventInfo>();
+}
+
 void Session::stop() {
   if (is_here(tracer_)) tracer_->stop();
 }

@@ -27,6 +27,8 @@ class Tracer {
   virtual Status remove(const std::string& event) = 0;
   virtual Status switch_events(const std::string& event, bool on) = 0;
   virtual std::vector<Counts> counts() = 0;
+  virtual Status reset(const std::string& event) = 0;
+  virtual std::vector<EventInfo> info(const std::string& event) = 0;
   virtual void stop() = 0;
 
  private:

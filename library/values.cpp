@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "engine/shared/string_data.h"
 
@@ -72,6 +73,20 @@ Event event_of(const uprobe::trace::EventRecord& record, const uprobe::program::
 
 Error error_of(const uprobe::Error& error) {
   return {.text = error.text, .definition = error.where, .column = error.column, .help = error.help};
+}
+
+std::vector<EventInfo> infos_of(std::vector<uprobe::EventInfo> events) {
+  std::vector<EventInfo> infos;
+  infos.reserve(events.size());
+  for (uprobe::EventInfo& one : events)
+    infos.push_back({.name = std::move(one.name),
+                     .on = one.on,
+                     .places = one.places,
+                     .hits = one.hits,
+                     .lost = one.lost,
+                     .missed = one.missed,
+                     .format = std::move(one.print_format)});
+  return infos;
 }
 
 Counts counts_of(const uprobe::ProbeSummary& probe) {

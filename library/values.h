@@ -3,8 +3,10 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "engine/base/result.h"
+#include "engine/ipc/event_info.h"
 #include "engine/program/layout.h"
 #include "engine/trace/event_record.h"
 #include "engine/types.h"
@@ -15,6 +17,7 @@ namespace libuprobe {
 Event event_of(const uprobe::trace::EventRecord& record, const uprobe::program::EventLayout& layout,
                std::string_view task);
 Error error_of(const uprobe::Error& error);
+std::vector<EventInfo> infos_of(std::vector<uprobe::EventInfo> events);
 Counts counts_of(const uprobe::ProbeSummary& probe);
 
 // Both interfaces have the same errors; the value of the engine's result is dropped.

@@ -68,6 +68,7 @@ class Printer {
   std::string key_text(const HistogramEntry& entry, const HistogramWord& key) const;
   std::string keys_text(const HistogramEntry& entry) const;
   std::string value_text(const HistogramEntry& entry, std::size_t value) const;
+  std::string percentiles() const;
   std::string shown(std::string_view text) const;
 
   const HistogramPlan& plan_;
@@ -195,6 +196,29 @@ std::string Printer::value_text(const HistogramEntry& entry, std::size_t value) 
   return word.name + ": " + right(number(is_hex ? "%llx" : "%llu", sum), kNumberWidth);
 }
 
+// Of the only key, where its buckets are fine enough to say something; the kernel's hist files have no such line.
+std::string Printer::percentiles() const {
+  if (plan_.keys.size() != 1 || plan_.keys[0].modifier != HistogramModifier::log2_parts || copy_.entries.empty())
+    return {};
+  const HistogramWord& key = plan_.keys[0];
+  std::vector<const HistogramEntry*> order;
+  order.reserve(copy_.entries.size());
+  for (const HistogramEntry& entry : copy_.entries) order.push_back(&entry);
+  std::ranges::sort(order, [&](const auto* a, const auto* b) { return compare(*a, *b, key) < 0; });
+  const std::uint64_t hits = copy_.hits();
+  std::string text = "\n    Percentiles:";
+  std::uint64_t below = order[0]->sums[0];  // with those of order[at]
+  std::size_t at = 0;
+  for (const unsigned percent : {50U, 90U, 99U, 100U}) {
+    const std::uint64_t wanted = hits / 100 * percent + (hits % 100 * percent + 99) / 100;
+    while (below < wanted && at + 1 < order.size()) below += order[++at]->sums[0];
+    const std::uint64_t value = *words(*order[at], key);
+    text += (percent == 100 ? " max ~ " : " p" + std::to_string(percent) + " ~ ") + number("%llu-", value) +
+            number("%llu", shared::log2_part_end(value, key.width)) + (percent == 100 ? "" : ",");
+  }
+  return text;
+}
+
 std::string Printer::print() {
   std::vector<const HistogramEntry*> order;
   for (const HistogramEntry& entry : copy_.entries) order.push_back(&entry);
@@ -213,7 +237,7 @@ std::string Printer::print() {
   }
   return text + "\nTotals:\n    Hits: " + number("%llu", copy_.hits()) +
          "\n    Entries: " + number("%llu", copy_.entries.size()) + "\n    Dropped: " + number("%llu", copy_.dropped) +
-         "\n";
+         percentiles() + "\n";
 }
 
 }  // namespace

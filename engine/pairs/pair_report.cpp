@@ -120,7 +120,7 @@ void Text::add(std::uint32_t pid, const PairTable::Process& process) {
   if (process.unknown != 0)
     line("  " + counted(process.unknown, words_.thing) + " " + words_.closed + " that " +
          (process.unknown == 1 ? "was" : "were") + " not seen to be " + words_.opened +
-         ": before the tracing, or by a parent");
+         ": before the tracing, by a parent, or for an allocator's cache");
   if (process.missed != 0)
     line("  " + counted(process.missed, words_.thing) + " " + words_.opened + " again without being " + words_.closed +
          ": there are other ways to do that, or records are missing");

@@ -96,10 +96,15 @@ void PairTable::open(const PairStep& step, Thread& thread, Process& process,
   hold(step.key, {.size = step.size, .ns = step.ns, .stack = stack_of(process.execs)}, process);
 }
 
-void PairTable::close(const PairStep& step, Process& process) {
+// A function that has closed its key may call another one of the family to do it (delete calls free).
+void PairTable::close(const PairStep& step, Thread& thread, Process& process) {
   if (step.key == 0 && !has_times_) return;
   const std::optional<Held> held = take_out(step.key, process);
+  const bool is_part = thread.just_closed_by != 0 && thread.just_closed_by != step.function;
+  const bool is_inner = is_nested(thread, step.function, process) || is_part;
+  if (!held && is_inner) return;
   if (!held) return void(++process.unknown);
+  thread.just_closed_by = step.function;
   ++process.closed;
   if (!has_times_) return;
   if (!process.times.contains(step.key) && keys_ >= kMostKeys) return void(++process.dropped);
@@ -131,11 +136,11 @@ void PairTable::take(const PairStep& step, std::string_view command,
     process->command = command;
     thread = {.pid = thread.pid};
   }
+  if (step.role == PairRole::closing) return thread.just_opened.reset(), close(step, thread, *process);
+  thread.just_closed_by = 0;
   if (step.role == PairRole::opening) return open(step, thread, *process, stack_of);
   thread.just_opened.reset();
-  if (step.role == PairRole::closing)
-    return is_nested(thread, step.function, *process) ? void() : close(step, *process);
-  begin(step, thread, *process);
+  step.role == PairRole::throwing ? leave(thread, *process) : begin(step, thread, *process);
 }
 
 }  // namespace uprobe::format

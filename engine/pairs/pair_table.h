@@ -31,6 +31,7 @@ enum class PairRole : std::uint8_t {
   closing,    // takes a key back, as it begins
   moving,     // takes a key as it begins; its opening gives out another one, or the same
   beginning,  // of a function that may call others of the pair before its opening
+  throwing,   // the functions under way will not return
   exec,       // execve begins
   exec_back,  // it has failed
 };
@@ -88,6 +89,7 @@ class PairTable {
     std::uint64_t moved_key = 0;
     std::optional<Held> moved;
     std::optional<std::uint64_t> just_opened;  // by the latest step
+    std::uint32_t just_closed_by = 0;  // the function that has closed a key, if only closings came after it; 0: none
   };
 
   Thread& thread_of(const PairStep& step);
@@ -97,7 +99,7 @@ class PairTable {
   void begin(const PairStep& step, Thread& thread, Process& process);
   void open(const PairStep& step, Thread& thread, Process& process,
             const std::function<std::uint32_t(std::uint32_t)>& stack_of);
-  void close(const PairStep& step, Process& process);
+  void close(const PairStep& step, Thread& thread, Process& process);
   void hold(std::uint64_t key, const Held& held, Process& process);
   void give_up(Process& process);
   std::optional<Held> take_out(std::uint64_t key, Process& process);

@@ -8,9 +8,12 @@
 namespace uprobe::format {
 namespace {
 
+std::string_view name_of(const program::EventLayout& layout) {
+  return std::string_view(layout.place).substr(0, layout.place.find('@'));
+}
+
 bool is_execve(const program::EventLayout& layout) {
-  const std::string_view name = std::string_view(layout.place).substr(0, layout.place.find('@'));
-  return name == "execve" || name == "__execve";
+  return name_of(layout) == "execve" || name_of(layout) == "__execve";
 }
 
 const program::Field* field_called(const program::EventLayout& layout, std::string_view name) {
@@ -47,6 +50,7 @@ PairRole PairsFormatter::role_of(const Event& event) const {
   const program::EventLayout& layout = event.known.layout;
   if (is_execve(layout) && event.key == nullptr) return layout.is_return ? PairRole::exec_back : PairRole::exec;
   if (layout.is_return) return event.key != nullptr ? PairRole::opening : PairRole::none;
+  if (event.key == nullptr && name_of(layout) == "__cxa_allocate_exception") return PairRole::throwing;
   if (event.key == nullptr) return PairRole::beginning;
   return event.key->name == "moved" ? PairRole::moving : PairRole::closing;
 }

@@ -247,7 +247,8 @@ Result<Changes> Session::remove(const std::string& name) { return state_->change
 Result<std::size_t> Session::switch_events(const std::string& name, bool on) {
   return state_->changes.switch_events(name, on);
 }
-std::vector<ProbeState> Session::probes() const { return state_->changes.list(); }
+Result<std::size_t> Session::reset_counts(const std::string& name) { return state_->changes.reset_counts(name); }
+std::vector<ProbeState> Session::probes(const std::string& name) const { return state_->changes.list(name); }
 std::optional<std::vector<EventProgress>> Session::progress() const { return state_->changes.progress(); }
 
 }  // namespace uprobe

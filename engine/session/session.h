@@ -86,7 +86,10 @@ class Session {
   Result<Changes> remove(const std::string& name);
   // An event that is off keeps its probe points and records nothing. Returns the number of probes that were switched.
   Result<std::size_t> switch_events(const std::string& name, bool on);
-  std::vector<ProbeState> probes() const;
+  // Counts from 0 again. Returns the number of probes.
+  Result<std::size_t> reset_counts(const std::string& name);
+  // The same names.
+  std::vector<ProbeState> probes(const std::string& name = {}) const;
   // The session's own events, also those that were removed. Never waits. Nothing: the session changes just now, or does not trace.
   std::optional<std::vector<EventProgress>> progress() const;
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/base/exhaustion.h"
+#include "engine/ipc/event_info.h"
 #include "engine/output/escape.h"
 #include "engine/session/event_changes.h"
 
@@ -36,22 +37,20 @@ Result<std::string> describe(const Result<std::size_t>& switched, const char* ve
   return std::string(verb) + " " + std::to_string(*switched) + (*switched == 1 ? " probe\n" : " probes\n");
 }
 
-std::string owner_text(const ProbeState& probe) {
-  return probe.owner == 0 ? std::string() : ", of process " + std::to_string(probe.owner);
-}
+std::string owner_text(int owner) { return owner == 0 ? std::string() : ", of process " + std::to_string(owner); }
 
 std::string listing(const std::vector<ProbeState>& probes) {
   std::string text;
   for (const ProbeState& probe : probes)
-    text += format::escaped(probe.definition) + (probe.on ? " # on" : " # off") + owner_text(probe) + "\n";
+    text += format::escaped(probe.definition) + (probe.on ? " # on" : " # off") + owner_text(probe.owner) + "\n";
   return text;
 }
 
 std::string statistics(const std::vector<ProbeState>& probes) {
   std::string text;
   for (const ProbeState& probe : probes) {
-    text += probe.name + owner_text(probe) + " " + std::to_string(probe.hits) + " hits, " + std::to_string(probe.lost) +
-            " lost";
+    text += probe.name + owner_text(probe.owner) + " " + std::to_string(probe.hits) + " hits, " +
+            std::to_string(probe.lost) + " lost";
     text +=
         (probe.missed == 0 ? "" : ", " + std::to_string(probe.missed) + " returns not followed") + std::string("\n");
   }
@@ -62,15 +61,9 @@ std::string statistics(const std::vector<ProbeState>& probes) {
 Result<std::string> information(const std::vector<ProbeState>& probes, const std::string& name) {
   if (probes.empty() && !name.empty()) return Error{.code = Code::not_found, .text = "no such event", .where = name};
   std::string text;
-  for (std::size_t i = 0; i < probes.size();) {
-    ProbeState event = probes[i];
-    std::size_t places = 1;
-    for (++i; i < probes.size() && probes[i].name == event.name && probes[i].owner == event.owner; ++i, ++places) {
-      event.hits += probes[i].hits, event.lost += probes[i].lost, event.missed += probes[i].missed;
-      event.on = event.on || probes[i].on;
-    }
-    text += event.name + owner_text(event) + (event.on ? " on, " : " off, ") + std::to_string(places) +
-            (places == 1 ? " place, " : " places, ") + std::to_string(event.hits) + " hits, " +
+  for (const EventInfo& event : events_of(probes)) {
+    text += event.name + owner_text(event.owner) + (event.on ? " on, " : " off, ") + std::to_string(event.places) +
+            (event.places == 1 ? " place, " : " places, ") + std::to_string(event.hits) + " hits, " +
             std::to_string(event.lost) + " lost";
     if (!event.print_format.empty()) text += ", \"" + format::escaped(event.print_format) + "\"";
     text += "\n";

@@ -17,10 +17,11 @@ namespace {
 using control::CodeMapping;
 using control::CodeMaps;
 
-// Targets may map any files: the files that were asked for are kept as long as they are few.
+// Targets may map any files: the files that were asked for are kept as long as they are few, besides the largest one (node and browsers
+// are one file of 100 MB and more: their tables would be read anew for each record).
 bool is_too_much(std::size_t files, std::uint64_t bytes) {
   constexpr std::size_t kMostFiles = 4096;
-  constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
+  constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20;
   return files >= kMostFiles || bytes > kMostBytes;
 }
 
@@ -191,22 +192,25 @@ format::CodePlace SessionSymbols::place_of(const trace::EventRecord* record, std
 // The file at the path, if it is still the one that was mapped. (On some file systems its device has another number in maps.)
 SessionSymbols::File SessionSymbols::file_of(const CodeMapping& mapping) {
   const auto known = by_path_.find(mapping.path);
-  if (known == by_path_.end() && is_too_much(by_path_.size(), file_bytes_)) return nullptr;
+  if (known == by_path_.end() && is_too_much(by_path_.size(), file_bytes_ - largest_file_)) return nullptr;
   const auto [at, is_new] = by_path_.try_emplace(mapping.path);
   if (is_new && mapping.path == control::kVdso) at->second = own_vdso();
   if (is_new && !at->second)
     if (auto file = files_.open(mapping.path, elf::NamedBy::target)) at->second = file.take();
-  if (is_new && at->second) file_bytes_ += at->second->bytes().size();
+  if (is_new && at->second) {
+    const std::uint64_t bytes = at->second->bytes().size();
+    file_bytes_ += bytes, largest_file_ = std::max(largest_file_, bytes);
+  }
   return at->second && at->second->identity().inode == mapping.inode ? at->second : nullptr;
 }
 
 // Called before a record is processed, because files found for one record must stay until its end.
 void SessionSymbols::make_room() {
-  if (!is_too_much(by_path_.size(), file_bytes_)) return;
+  if (!is_too_much(by_path_.size(), file_bytes_ - largest_file_)) return;
   recent_code_.fill({});
   tables_.clear();
   by_path_.clear();
-  file_bytes_ = 0;
+  file_bytes_ = largest_file_ = 0;
 }
 
 void SessionSymbols::name_in(const elf::ElfFile& file, std::uint64_t link_address, Known& known) {

@@ -63,7 +63,7 @@ class SessionSymbols final : public format::Symbols {
   std::vector<plan::Site> sites_;
   plan::FileCache files_;
   std::map<std::string, File> by_path_;                    // null: it is not the file that was mapped
-  std::uint64_t file_bytes_ = 0;                           // size of these files
+  std::uint64_t file_bytes_ = 0, largest_file_ = 0;        // size of these files, and of one of them
   std::map<const elf::ElfFile*, elf::CallFrames> tables_;  // of the files in by_path_
   std::array<Known, 256> recent_;
   std::array<KnownCode, 1024> recent_code_;

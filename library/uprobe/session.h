@@ -140,6 +140,15 @@ struct Counts {
   std::uint64_t missed = 0;  // returns that could not be followed
 };
 
+// An event of a session that runs: all places of its name.
+struct EventInfo {
+  std::string name;  // "GROUP/EVENT"
+  bool on = false;   // at one of its places, or more
+  std::uint32_t places = 0;
+  std::uint64_t hits = 0, lost = 0, missed = 0;  // as in Counts, since the last reset()
+  std::string format;                            // of a mark (uprobe/marker.h); else empty
+};
+
 // How the program ended. For a program that was attached to, or let go, only the fact is known.
 struct Ending {
   bool signalled = false;
@@ -189,6 +198,12 @@ class Session {
   Status enable(const std::string& event);
   // The counts of all probes; after the end of the session also of removed ones.
   std::vector<Counts> counts() const;
+
+  // What the events are, and what they have counted, some 50 ms ago: a hit whose Event has come is counted. The same names. None
+  // after the end of the session.
+  std::vector<EventInfo> info(const std::string& event = {}) const;
+  // Counts from 0 again, with Counts and EventInfo. Events that were not taken stay.
+  Status reset(const std::string& event = {});
 
   // Removes the probes for good; the program goes on.
   void stop();

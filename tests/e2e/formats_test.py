@@ -243,6 +243,19 @@ int main(void) { return top() != 103; }
         self.assertEqual({one["args"]["name"] for one in objects if one["ph"] == "M"}, {"calls"})
         self.assertEqual(len({(one["pid"], one["tid"]) for one in objects}), 1)
 
+    def test_folded_stacks_count_all_that_waited_for_room(self):
+        """The records of a python3 that starts are many times what the rings hold, and its libc has no frame pointers."""
+        python = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else harness.need("python3")
+        seen = harness.run([*harness.tracer("-k", "--format=folded", "--overflow=wait:60s", "-b", "64K", "-o", self.path("stacks")),
+                            "-p", "libc:malloc", "--", python, "-S", "-E", "-c", "pass"])
+        self.assertEqual((seen.returncode, seen.stdout), (0, b""), seen.stderr)
+        with open(self.path("stacks"), encoding="utf-8") as file:
+            lines = [line.rsplit(" ", 1) for line in file.read().splitlines()]
+        hits = int(re.search(rb"libc.*?: ([\d,]+) hits", seen.stderr)[1].replace(b",", b""))
+        self.assertEqual(sum(int(count) for _, count in lines), hits, seen.stderr)
+        self.assertNotIn(b"lost", seen.stderr)
+        self.assertGreater(sum(int(count) for stack, count in lines if "main" in stack), hits // 2)
+
     def test_folded_counts_stacks(self):
         lines = self.run_format("folded", "-p", "p:down {0}:down", "--trigger=stacktrace").splitlines()
         counts = dict(line.rsplit(" ", 1) for line in lines)

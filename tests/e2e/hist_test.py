@@ -68,6 +68,13 @@ class Tables(Counted):
                    *[f"{{ q: ~ 2^{power}  }} hitcount: {count:10}" for power, count in
                      ((0, 2), (2, 1), (4, 2), (5, 1), (6, 1))])
 
+    def test_percentiles(self):
+        """Of 0 to 99; buckets of 64 and more are two wide."""
+        text = self.run_tool(["hist:keys=n.log2=5:sort=n"], "calls", "100")
+        self.assertEqual(text.splitlines()[-1], "    Percentiles: p50 ~ 49-49, p90 ~ 88-89, p99 ~ 98-99, max ~ 98-99")
+        text = self.run_tool(["hist:keys=n.log2=5 if n > 1000"], "calls", "7")
+        self.assertEqual(text.splitlines()[-1], "    Dropped: 0")
+
     def test_latencies(self):
         """The field's name needs no other fetch; an hour in nanoseconds is more than any of these calls takes."""
         hour = 3_600_000_000_000

@@ -219,6 +219,18 @@ class Others(Marks):
         self.assertIn("sdt_forms:opened", listed)
 
 
+    def test_bpftrace_reads_their_values(self):
+        bpftrace = shutil.which("bpftrace") or self.skipTest("bpftrace is not installed")
+        source = self.write("sold.c", "#include <uprobe/marker.h>\n"
+                            'int main(void) { for (int i = 0; i < 5; ++i) UPROBE_MARK(shop, sold, "count=%d way=%ld", i, -3L * i); return 0; }\n')
+        program = harness.compiled([harness.need("cc"), "-O2", f"-I{harness.Options.source}/library", source], self.path("sold"))
+        script = 'usdt:%s:shop:sold { printf("sold %%d %%d\\n", (int32)arg0, (int64)arg1); }' % program
+        done = harness.run([bpftrace, "-e", script, "-c", program])
+        if b"Attaching" not in done.stdout or b"sold" not in done.stdout:
+            self.skipTest("bpftrace cannot trace here")
+        self.assertEqual(re.findall(rb"sold (\S+) (\S+)", done.stdout), [(b"%d" % i, b"%d" % (-3 * i)) for i in range(5)], done.stderr)
+
+
 class Control(Marks):
     PROGRAM = r"""
 #include <stdio.h>

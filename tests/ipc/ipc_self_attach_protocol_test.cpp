@@ -2,6 +2,7 @@
 // Messages between a process and its self-attach tracer pass unchanged; other bytes are recognised as such.
 #include <gtest/gtest.h>
 
+#include "engine/ipc/event_info.h"
 #include "engine/ipc/self_attach_protocol.h"
 
 namespace uprobe::test {
@@ -51,6 +52,25 @@ TEST(AttendantProtocol, BringsOrdersAndReplies) {
   ASSERT_TRUE(back && back->error);
   EXPECT_EQ(back->error->where, "p:a /b:c");
   EXPECT_EQ(back->error->column, 4);
+}
+
+TEST(AttendantProtocol, BringsWhatIsKnownOfEvents) {
+  const std::vector<ProbeState> probes = {
+      {.definition = {}, .name = "g/e", .on = false, .hits = 3, .print_format = "n=%d"},
+      {.definition = {}, .name = "g/e", .on = true, .hits = 4, .lost = 1, .missed = 2},
+      {.definition = {}, .name = "g/e", .owner = 9}};
+  const std::vector<EventInfo> events = events_of(probes);
+  ASSERT_EQ(events.size(), 2U);
+  EXPECT_EQ(events[0].places, 2U);
+  EXPECT_EQ(events[0].hits, 7U);
+  EXPECT_TRUE(events[0].on);
+  const std::string bytes = encode(events);
+  const auto got = decode_events(bytes);
+  ASSERT_TRUE(got);
+  EXPECT_TRUE(*got == events);
+  for (std::size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_FALSE(decode_events(std::string_view(bytes).substr(0, size))) << size;
+  EXPECT_FALSE(decode_events(bytes + "x"));
 }
 
 TEST(AttendantProtocol, MakesNothingOfOtherBytes) {

@@ -92,7 +92,8 @@ TEST(Pairs, LossesAreSaid) {
   const std::string text = report<PairsFormatter>({opening("leak", 16, 5, {}), closing("leak", 32)},
                                                   {{.name = "leak/malloc", .recorded = 1, .lost = 1200, .missed = 1},
                                                    {.name = "other/malloc", .recorded = 1, .lost = 7, .missed = 0}});
-  EXPECT_NE(text.find("  1 block freed that was not seen to be allocated: before the tracing, or by a parent\n"
+  EXPECT_NE(text.find("  1 block freed that was not seen to be allocated: before the tracing, by a parent, or for an "
+                      "allocator's cache\n"
                       "leak: 1,200 records lost: the report may be wrong\n"
                       "leak: 1 return could not be followed: the report may be wrong\n"),
             std::string::npos)

@@ -54,6 +54,37 @@ TEST(PairTable, HoldsWhatIsNotClosed) {
   EXPECT_EQ(story.size_of(0x20), 6u);
 }
 
+// C++'s delete calls free, with its key or another one that it keeps for itself.
+TEST(PairTable, WhatAClosingCallsIsPartOfIt) {
+  constexpr std::uint32_t kSizedDelete = 8, kDelete = 9;
+  Story story;
+  story.opens(kMalloc, 0x10, 5).step(PairRole::closing, kSizedDelete, 0x10).step(PairRole::closing, kDelete, 0x10);
+  story.closes(0x8);
+  EXPECT_EQ(story.one().closed, 1u);
+  EXPECT_EQ(story.one().unknown, 0u);
+  story.opens(kMalloc, 0x20, 5).closes(0x20).closes(0x30);
+  EXPECT_EQ(story.one().unknown, 1u);
+}
+
+TEST(PairTable, AFunctionThatThrowsIsOver) {
+  constexpr std::uint32_t kNew = 8, kThrows = 9;
+  Story story;
+  story.begins(kNew).step(PairRole::throwing, kThrows).opens(kMalloc, 0x10, 5).closes(0x10);
+  story.begins(kNew).opens(kMalloc, 0x20, 64).opens(kNew, 0x28, 50);
+  EXPECT_EQ(story.one().opened, 2u);
+  EXPECT_EQ(story.one().unknown, 0u);
+  EXPECT_EQ(story.size_of(0x28), 50u);
+  EXPECT_EQ(story.size_of(0x20), 0u);
+}
+
+TEST(PairTable, AHeldKeyIsClosedWithinACallToo) {
+  constexpr std::uint32_t kNew = 8;
+  Story story;
+  story.opens(kMalloc, 0x10, 5).begins(kNew).closes(0x10).closes(0x50).opens(kNew, 0x20, 7);
+  EXPECT_EQ(story.one().held.size(), 1u);
+  EXPECT_EQ(story.one().unknown, 0u);
+}
+
 TEST(PairTable, ThreadsOfAProcessShareItsKeys) {
   Story story;
   story.opens(kMalloc, 0x10, 5);
