@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
+#include <cstring>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -112,8 +114,7 @@ class Printer : public Recipient {
   void take_run(const trace::RecordRun& run) override {
     if (is_full()) return;
     printed_ += run.count, pending_ += run.count;
-    if (options_.records && !options_.next_file)
-      recording::each_record(run.records, [&](const auto& record) { count(record.type()); });
+    if (options_.records && !options_.next_file) count(run);
     writer_.formatter->append_run(run, text_);
     end_record();
   }
@@ -171,9 +172,21 @@ class Printer : public Recipient {
     if (!broken_) note_error(options_.next_file());
     writer_.formatter->begin_file();
   }
-  void count(std::size_t event) {
+  void count(std::size_t event) { count(event, 1); }
+  void count(std::size_t event, std::uint64_t hits) {
     if (taken_.size() <= event) taken_.resize(event + 1);
-    ++taken_[event];
+    taken_[event] += hits;
+  }
+  // Mostly many records of one event come one after the other.
+  void count(const trace::RecordRun& run) {
+    std::uint16_t event = 0, next = 0;
+    std::uint64_t hits = 0;
+    recording::each_checked(run.records, [&](const std::uint8_t* record) {
+      std::memcpy(&next, record + sizeof(shared::RecordHead) + offsetof(shared::PayloadHead, type), sizeof next);
+      if (next != event) count(event, std::exchange(hits, 0)), event = next;
+      ++hits;
+    });
+    count(event, hits);
   }
 
   const std::vector<Probe>& probes_;  // grows while the session runs
