@@ -27,9 +27,7 @@ bool TraceDatFormatter::has_id(RawEvent& event, RawEvent::Form form) {
 }
 
 // Also events without a hit have a format, so that filters can name them.
-void TraceDatFormatter::add(const program::EventLayout& layout) {
-  has_id(events_.emplace_back(layout), RawEvent::Form::whole);
-}
+void TraceDatFormatter::add(const program::EventLayout& layout) { has_id(events_.emplace_back(layout), {}); }
 
 void TraceDatFormatter::append(const trace::EventRecord& record, std::string_view comm, Buffer&) {
   if (record.type >= events_.size()) return;

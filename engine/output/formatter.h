@@ -38,6 +38,7 @@ struct Options {
   std::vector<Counter> counters = {};
   trace::ClockKind clock = trace::ClockKind::mono;  // of the times that the records have by now
   Files* files = nullptr;                           // of a format that writes files itself; must outlive the formatter
+  bool marks_changes = false;  // triggers may change the program: a format with fixed columns has one for that
 };
 
 // The counts of an event at the end of the session.

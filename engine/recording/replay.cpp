@@ -156,7 +156,8 @@ class Player final : public Listener {
                                .symbols = settings.has(kKnowsSymbols) ? &symbols : nullptr,
                                .counters = format::parse_counters(options_.counters),
                                .clock = options_.clock,
-                               .files = options_.files});
+                               .files = options_.files,
+                               .marks_changes = settings.has(kMarksChanges)});
     has_header_ = !options_.without_header && (settings.has(kHasHeader) || !format_.takes_text);
     for (const program::EventLayout& layout : events) formatter_->add(layout);
     return ok();

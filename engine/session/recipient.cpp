@@ -83,7 +83,7 @@ class Clocks {
 class Printer : public Recipient {
  public:
   Printer(const std::vector<Probe>& probes, const RunOptions& options, const Output& output, std::uint32_t string_limit,
-          format::Symbols* symbols)
+          format::Symbols* symbols, bool marks_changes)
       : probes_(probes),
         options_(options),
         output_(output),
@@ -94,7 +94,8 @@ class Printer : public Recipient {
                                      .symbols = symbols,
                                      .counters = format::parse_counters(options.counters),
                                      .clock = options.clock,
-                                     .files = options.files})),
+                                     .files = options.files,
+                                     .marks_changes = marks_changes})),
         clocks_(options) {}
 
   void learn_events() override {
@@ -273,8 +274,9 @@ void OwnRecords::tell() {
 }
 
 std::unique_ptr<Recipient> make_printer(const std::vector<Probe>& probes, const RunOptions& options,
-                                        const Output& output, std::uint32_t string_limit, format::Symbols* symbols) {
-  return std::make_unique<Printer>(probes, options, output, string_limit, symbols);
+                                        const Output& output, std::uint32_t string_limit, format::Symbols* symbols,
+                                        bool marks_changes) {
+  return std::make_unique<Printer>(probes, options, output, string_limit, symbols, marks_changes);
 }
 
 std::unique_ptr<Recipient> make_forwarder(const std::vector<Probe>& probes, const RecordSink& sink) {
