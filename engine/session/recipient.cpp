@@ -127,10 +127,10 @@ class Printer : public Recipient {
   void end_batch() override {
     writer_.formatter->flush(text_);
     if (text_.size() != 0 && !broken_) note_error(output_(text_.view()));
+    if (options_.files != nullptr && options_.files->error() != 0) note_error(options_.files->error());
     if (is_failed_) unwritten_ += pending_;
     pending_ = 0;
     text_.clear();
-    if (options_.files != nullptr && options_.files->error() != 0) broken_ = true;
   }
   void end(const std::function<Summary()>& summary) override {
     std::vector<format::Total> totals;
