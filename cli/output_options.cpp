@@ -207,9 +207,11 @@ Status settle_replay(const Options& options) {
   if (records(options) || options.record_limit != 0 || options.record_files != 0)
     return usage("a recording is printed, and --record makes one");
   RETURN_IF_ERROR(settle_target(options));
-  if (!options.replay.merged.empty() && !takes_text(options))
-    return Error{
-        .code = Code::usage, .text = "events are merged into text alone", .where = "--merge", .help = "--format=text"};
+  if (!options.replay.merged.empty() && !takes_text(options) && !format::format_called(options.format)->shows_foreign)
+    return Error{.code = Code::usage,
+                 .text = "events are merged into text and trace.dat alone",
+                 .where = "--merge",
+                 .help = "--format=text"};
   if (options.stacks) return usage("a recording has the stacks that were recorded, and -k records them");
   if (options.style != spec::Style::event) return usage("the recording has the style of its events");
   if (options.daemonize || !options.histogram_file.empty()) return usage("-D and --hist-file are for traced programs");

@@ -41,6 +41,13 @@ struct Options {
   bool marks_changes = false;  // triggers may change the program: a format with fixed columns has one for that
 };
 
+// An event of another tracer, as that one prints it. Hostile input, without control bytes but for newlines between its lines.
+struct ForeignEvent {
+  std::uint64_t ns = 0;
+  std::uint32_t tid = 0, cpu = 0;
+  std::string_view comm, name, text;
+};
+
 // The counts of an event at the end of the session.
 struct Total {
   std::string name;  // "GROUP/EVENT"
@@ -74,6 +81,8 @@ class Formatter {
   // Likewise what the processes map.
   virtual bool wants_mappings() const { return false; }
   virtual void mappings(const ProcessMappings&, Buffer&) {}
+  // An event of another tracer, no earlier than what has been appended. For a format that shows them (formats.h).
+  virtual void foreign(const ForeignEvent&, Buffer&) {}
   // Called before what has been appended is written.
   virtual void flush(Buffer&) {}
   // No further record is taken.
