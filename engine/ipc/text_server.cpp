@@ -51,9 +51,9 @@ class Scraper {
     std::unique_lock lock(shared.lock);
     const bool is_new = shared.made > seen_;
     if (!is_new && now() < deadline_ && !shared.is_ending) return;
-    const std::string text = shared.text;
+    const std::shared_ptr<const std::string> text = shared.text;
     lock.unlock();
-    say(text);
+    say(*text);
   }
 
  private:
@@ -143,7 +143,7 @@ Result<TextServer> TextServer::open(const std::string& path, std::string first) 
   auto socket = make_path_socket(path, SOCK_STREAM);
   if (!socket) return socket.error();
   TextServer server(socket.take());
-  server.shared_->text = std::move(first);
+  server.shared_->text = std::make_shared<const std::string>(std::move(first));
   server.shared_->bell = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!server.shared_->bell) return system_error("eventfd", errno);
   return server;
@@ -170,9 +170,10 @@ bool TextServer::is_wanted() {
 }
 
 void TextServer::put(std::string text) {
+  auto next = std::make_shared<const std::string>(std::move(text));
   {
     const std::lock_guard lock(shared_->lock);
-    shared_->text.swap(text);
+    shared_->text.swap(next);
     ++shared_->made;
   }
   ::eventfd_write(shared_->bell.get(), 1);

@@ -67,7 +67,7 @@ class Overridden(Changing):
     def replayed(self, output_format, *reader):
         """What a reader of the format says of a replay in it."""
         output = self.path("as-" + output_format)
-        seen = harness.run([harness.tool(), "--replay", self.path("recorded"), f"--format={output_format}", "-o", output])
+        seen = harness.run([harness.tool(), "-q", "--replay", self.path("recorded"), f"--format={output_format}", "-o", output])
         self.assertEqual(seen.returncode, 0, seen.stderr)
         return harness.run([*reader, output]).stdout.decode()
 
