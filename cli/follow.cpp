@@ -2,6 +2,8 @@
 // See follow.h.
 #include "cli/follow.h"
 
+#include <vector>
+
 #include "cli/calls.h"
 #include "cli/every.h"
 #include "cli/launcher.h"
@@ -44,12 +46,16 @@ bool is_deserted(const Call& call, const TraceSink& sink) {
   return sink.is_deserted() && call.options.histogram_file.empty() && !sums_calls(call.options);
 }
 
-void write_metrics(const Call& call, std::optional<MetricsFile>& file) {
-  if (!file || !file->is_due()) return;
+void write_metrics(const Call& call, Sinks& sinks) {
+  const bool is_asked = sinks.metrics_socket && sinks.metrics_socket->is_due();
+  const bool is_time = sinks.metrics && sinks.metrics->is_due();
+  if (!is_asked && !is_time) return;
   const auto progress = call.engine.progress();
   if (!progress) return;
-  if (const Status written = file->write(*progress, summed_calls(call)); !written)
-    call.diagnostics.error(written.error());
+  const std::vector<CallSummary> calls = summed_calls(call);
+  if (is_asked) sinks.metrics_socket->show(*progress, calls);
+  if (!is_time) return;
+  if (const Status written = sinks.metrics->write(*progress, calls); !written) call.diagnostics.error(written.error());
 }
 
 // When the tables are shown while the program runs; nothing: at the end alone. With --prometheus the interval is that of its file.
@@ -101,7 +107,9 @@ Result<Sinks> Sinks::open(const std::string& output, const Call& call) {
   if (call.options.record_files != 0) RETURN_IF_ERROR(trace->check_rotation());
   auto metrics = MetricsFile::open(call.options, visible_pid());
   if (!metrics) return metrics.error();
-  Sinks sinks{.trace = trace.take(), .metrics = metrics.take()};
+  auto socket = MetricsSocket::open(call.options, visible_pid());
+  if (!socket) return socket.error();
+  Sinks sinks{.trace = trace.take(), .metrics = metrics.take(), .metrics_socket = socket.take()};
   RETURN_IF_ERROR(open_other(sinks.histograms, call.options.histogram_file, call.streams));
   RETURN_IF_ERROR(open_other(sinks.calls, call.options.summary_file, call.streams));
   return sinks;
@@ -138,6 +146,10 @@ void Sinks::finish(const Call& call, const std::string& last_lines) {
                           " too old for the trace, which has the newest (--overflow=overwrite)");
   write_calls(call);
   if (calls) calls->finish();
+  if (metrics_socket) {
+    metrics_socket->finish(call.engine.summary(), summed_calls(call));
+    metrics_socket.reset();
+  }
   if (metrics)
     if (const Status written = metrics->finish(call.engine.summary(), summed_calls(call)); !written)
       call.diagnostics.error(written.error());
@@ -169,6 +181,8 @@ Result<Ending> follow(const Call& call, Sinks& sinks, Signals& signals) {
     signals.no_program();
     if (!call.options.quiet) tell_first_ended(call, others);
   };
+  if (sinks.metrics_socket)
+    if (const Status served = sinks.metrics_socket->serve(); !served) call.diagnostics.error(served.error());
   std::optional<Every> table_time = table_times(call.options);
   if (has_tables(call.options) || call.options.overflow.newest != 0) signals.show_at_user_signal();
   std::optional<TopView> top;
@@ -181,7 +195,7 @@ Result<Ending> follow(const Call& call, Sinks& sinks, Signals& signals) {
     report_failure(call, sink);
     if (signals.take_reopen())
       if (const Status reopened = sink.reopen(); !reopened) call.diagnostics.error(reopened.error());
-    write_metrics(call, sinks.metrics);
+    write_metrics(call, sinks);
     const bool is_asked_for = snapshot.take(call.engine.snapshots());
     const bool is_wanted = signals.take_show() || is_asked_for;
     const bool is_time = table_time && table_time->is_due();

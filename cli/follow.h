@@ -18,6 +18,7 @@ struct Sinks {
   TraceSink trace;
   std::optional<TraceSink> histograms = {}, calls = {};
   std::optional<MetricsFile> metrics = {};
+  std::optional<MetricsSocket> metrics_socket = {};
 
   static Result<Sinks> open(const std::string& output, const Call& call);
   Status child_started(int pid);

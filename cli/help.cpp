@@ -82,7 +82,8 @@ Output:
       --reopen              SIGHUP opens the FILE of -o anew, for logrotate; it
                             does not reach PROGRAM, and with -P ends nothing
       --prometheus=FILE     write the counts of all events to FILE now and then,
-                            in Prometheus's text format, each time as a whole
+                            in Prometheus's text format, each time as a whole;
+                            unix:PATH: to each that asks at a socket, by HTTP
       --interval=TIME       how often (default 10s); without --prometheus: how
                             often the tables of -c and of hist triggers are
                             shown; SIGUSR1 shows them at once

@@ -12,6 +12,7 @@
 #include "cli/output.h"
 #include "cli/output_file.h"
 #include "cli/summary.h"
+#include "engine/base/exhaustion.h"
 
 namespace uprobe::cli {
 namespace {
@@ -82,32 +83,11 @@ std::string render_metrics(const Metrics& metrics, const std::vector<CallSummary
   return text;
 }
 
-Result<std::optional<MetricsFile>> MetricsFile::open(const Options& options, int pid) {
-  if (options.metrics_file.empty()) return std::optional<MetricsFile>();
-  const std::string session = options.session_name.empty() ? std::to_string(pid) : options.session_name;
-  MetricsFile file(options.metrics_file, session, options.interval.value_or(kUsualInterval));
-  RETURN_IF_ERROR(file.write({}, {}));
-  return std::optional(std::move(file));
-}
+MetricsText::MetricsText(const Options& options, int pid)
+    : session_(options.session_name.empty() ? std::to_string(pid) : options.session_name) {}
 
-Status MetricsFile::write(const std::vector<EventProgress>& events, const std::vector<CallSummary>& calls) {
-  return write(events, calls, true);
-}
-
-Status MetricsFile::finish(const Summary& summary, const std::vector<CallSummary>& calls) {
-  std::vector<EventProgress> events;
-  events.reserve(summary.probes.size());
-  for (const ProbeSummary& probe : summary.probes)
-    events.push_back({.name = probe.name,
-                      .hits = probe.hits - (probe.is_counted ? 0 : probe.disabled),
-                      .lost = lost_count(probe),
-                      .missed = probe.missed});
-  return write(events, calls, false);
-}
-
-Status MetricsFile::write(const std::vector<EventProgress>& events, const std::vector<CallSummary>& calls,
-                          bool is_tracing) {
-  if (has_failed_) return ok();
+std::string MetricsText::of(const std::vector<EventProgress>& events, const std::vector<CallSummary>& calls,
+                            bool is_tracing) {
   Metrics now;
   for (const EventProgress& event : events) {
     MetricCounts& counts = now[event.name];
@@ -117,7 +97,38 @@ Status MetricsFile::write(const std::vector<EventProgress>& events, const std::v
     MetricCounts& shown = metrics_[name];
     for (const Series& series : kSeries) shown.*series.count = std::max(shown.*series.count, counts.*series.count);
   }
-  Status replaced = replace(render_metrics(metrics_, calls, session_, is_tracing));
+  return render_metrics(metrics_, calls, session_, is_tracing);
+}
+
+std::string MetricsText::last(const Summary& summary, const std::vector<CallSummary>& calls) {
+  std::vector<EventProgress> events;
+  events.reserve(summary.probes.size());
+  for (const ProbeSummary& probe : summary.probes)
+    events.push_back({.name = probe.name,
+                      .hits = probe.hits - (probe.is_counted ? 0 : probe.disabled),
+                      .lost = lost_count(probe),
+                      .missed = probe.missed});
+  return of(events, calls, false);
+}
+
+Result<std::optional<MetricsFile>> MetricsFile::open(const Options& options, int pid) {
+  if (options.metrics_file.empty()) return std::optional<MetricsFile>();
+  MetricsFile file(options.metrics_file, MetricsText(options, pid), options.interval.value_or(kUsualInterval));
+  RETURN_IF_ERROR(file.write({}, {}));
+  return std::optional(std::move(file));
+}
+
+Status MetricsFile::write(const std::vector<EventProgress>& events, const std::vector<CallSummary>& calls) {
+  return write(text_.of(events, calls));
+}
+
+Status MetricsFile::finish(const Summary& summary, const std::vector<CallSummary>& calls) {
+  return write(text_.last(summary, calls));
+}
+
+Status MetricsFile::write(const std::string& text) {
+  if (has_failed_) return ok();
+  Status replaced = replace(text);
   has_failed_ = !replaced;
   return replaced;
 }
@@ -136,6 +147,26 @@ Status MetricsFile::replace(const std::string& text) const {
   if (done) return done;
   remove_output(*file);
   return failed(done.error());
+}
+
+Result<std::optional<MetricsSocket>> MetricsSocket::open(const Options& options, int pid) {
+  if (options.metrics_socket.empty()) return std::optional<MetricsSocket>();
+  MetricsText text(options, pid);
+  auto server = TextServer::open(options.metrics_socket, text.of({}, {}));
+  if (!server) return server.error();
+  return std::optional(MetricsSocket(server.take(), std::move(text)));
+}
+
+Status MetricsSocket::serve() {
+  return catch_resource_exhaustion([this] { return server_.serve(), ok(); });
+}
+
+void MetricsSocket::show(const std::vector<EventProgress>& events, const std::vector<CallSummary>& calls) {
+  server_.put(text_.of(events, calls));
+}
+
+void MetricsSocket::finish(const Summary& summary, const std::vector<CallSummary>& calls) {
+  server_.put(text_.last(summary, calls));
 }
 
 }  // namespace uprobe::cli

@@ -72,7 +72,7 @@ struct Options {
   std::string output;                                // -o; empty: standard error
   bool line_buffered = false;                        // each line is written by itself
   bool reopens = false;                              // SIGHUP opens `output` anew
-  std::string metrics_file;                          // --prometheus; empty: none
+  std::string metrics_file, metrics_socket;          // --prometheus, each absolute; empty: none
   std::optional<std::chrono::nanoseconds> interval;  // between two times that counts or tables are shown
   std::string histogram_file;                        // empty: histograms follow the trace
   std::uint64_t max_events = 0;                      // 0: no limit

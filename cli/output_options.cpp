@@ -2,6 +2,7 @@
 #include "cli/output_options.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "engine/export/formats.h"
 #include "engine/pictures/counters.h"
@@ -121,9 +122,14 @@ Status check_clock(const Options& options) {
 }
 
 Status set_metrics_file(Options& options, const std::string& path) {
-  if (path.empty() || path.starts_with("unix:"))
-    return Error{.code = Code::usage, .text = "the counts go to a file", .help = "--prometheus=FILE.prom"};
-  options.metrics_file = full_path(path);
+  constexpr std::string_view kSocket = "unix:";
+  const bool is_socket = path.starts_with(kSocket);
+  const std::string name = path.substr(is_socket ? kSocket.size() : 0);
+  if (name.empty())
+    return Error{.code = Code::usage,
+                 .text = "the counts go to a file or a socket",
+                 .help = "--prometheus=FILE.prom, --prometheus=unix:PATH"};
+  (is_socket ? options.metrics_socket : options.metrics_file) = full_path(name);
   return ok();
 }
 
@@ -208,14 +214,17 @@ Status settle_replay(const Options& options) {
   };
   if (!options.sources.empty() || !options.program.empty() || attaches(options))
     return usage("a recording is printed: no program, process or probe goes with it");
-  if (!options.metrics_file.empty()) return usage("--prometheus is for traced programs");
+  if (!options.metrics_file.empty() || !options.metrics_socket.empty())
+    return usage("--prometheus is for traced programs");
   if (options.reopens) return usage("--reopen is for a trace that is being written");
   if (records(options) || options.record_limit != 0 || options.record_files != 0)
     return usage("a recording is printed, and --record makes one");
   RETURN_IF_ERROR(settle_target(options));
-  if (!options.replay.merged.empty() && !takes_text(options))
-    return Error{
-        .code = Code::usage, .text = "events are merged into text alone", .where = "--merge", .help = "--format=text"};
+  if (!options.replay.merged.empty() && !takes_text(options) && !format::format_called(options.format)->shows_foreign)
+    return Error{.code = Code::usage,
+                 .text = "events are merged into text and trace.dat alone",
+                 .where = "--merge",
+                 .help = "--format=text"};
   if (options.stacks) return usage("a recording has the stacks that were recorded, and -k records them");
   if (options.style != spec::Style::event) return usage("the recording has the style of its events");
   if (options.daemonize || !options.histogram_file.empty()) return usage("-D and --hist-file are for traced programs");

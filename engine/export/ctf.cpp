@@ -58,6 +58,8 @@ void CtfFormatter::add_head(Stream& stream, const trace::EventRecord& record, st
   put(stream.events, record.pid);
   put(stream.events, record.tid);
   add_string(stream.events, comm);
+  const bool is_changed = (record.flags & shared::kRecordChanged) != 0;
+  if (options_.marks_changes) put(stream.events, static_cast<std::uint8_t>(is_changed ? 1 : 0));
 }
 
 void CtfFormatter::append(const trace::EventRecord& record, std::string_view comm, Buffer&) {
@@ -131,7 +133,7 @@ void CtfFormatter::write_packet(Stream& stream) {
 }
 
 void CtfFormatter::write_metadata() {
-  std::string text = has_metadata_ ? "" : ctf_preamble(trace::name_of(options_.clock));
+  std::string text = has_metadata_ ? "" : ctf_preamble(trace::name_of(options_.clock), options_.marks_changes);
   has_metadata_ = true;
   for (; described_ < events_.size(); ++described_)
     text += ctf_description(events_[described_], static_cast<std::uint32_t>(described_));

@@ -4,7 +4,9 @@
 //
 //   packet  [ u32 magic | u32 stream, 0 | u64 first time | u64 last time | u64 bits used | u64 bits | u64 events lost so far | u32 cpu |
 //             events ]
-//   event   [ u32 number | u64 time | u32 process | u32 thread | name of the task, 0 | fields ]      nothing is aligned
+//   event   [ u32 number | u64 time | u32 process | u32 thread | name of the task, 0 | u8 changed | fields ]      nothing is aligned
+//
+// `changed` is there where triggers may change the program: 1 where one has.
 //
 // Times of a file do not go back: a record that comes too late is in a further file of its processor, `cpu_N_2`, which readers merge.
 #pragma once

@@ -82,7 +82,7 @@ bool CtfEvent::has_entry_fields() const {
                      [](const program::Field& field) { return field.of_entry; });
 }
 
-std::string ctf_preamble(std::string_view clock) {
+std::string ctf_preamble(std::string_view clock, bool marks_changes) {
   const std::string u32 = integer(32, false, false), u64 = integer(64, false, false);
   const std::string name(clock);
   const std::string time = "integer { size = 64; align = 8; signed = false; map = clock." + name + ".value; }";
@@ -98,7 +98,8 @@ std::string ctf_preamble(std::string_view clock) {
          " packet_size;\n    " + u64 + " events_discarded;\n    " + u32 +
          " cpu_id;\n  } align(8);\n  event.header := struct {\n    " + u32 + " id;\n    " + time +
          " timestamp;\n  } align(8);\n  event.context := struct {\n" + line(u32, "vpid") + line(u32, "vtid") +
-         line("string", "procname") + "  } align(8);\n};\n" +
+         line("string", "procname") + (marks_changes ? line(integer(8, false, false), "changed") : "") +
+         "  } align(8);\n};\n" +
          event_text(kCtfLost, "uprobe_run:lost", line("string", "event") + line(u64, "hits") + line(u64, "returns")) +
          event_text(kCtfStack, "uprobe_run:user_stack", line(u32, "depth") + "    string _frames[_depth];\n");
 }

@@ -28,8 +28,8 @@ struct CtfEvent : KnownEvent {
 
 inline std::uint32_t ctf_number(std::uint32_t type, bool lacks_entry) { return 2 * type + (lacks_entry ? 1 : 0); }
 
-// Everything but the program's events; `clock`: its name.
-std::string ctf_preamble(std::string_view clock);
+// Everything but the program's events; `clock`: its name. `marks_changes`: each event has a byte more in its context, `changed`.
+std::string ctf_preamble(std::string_view clock, bool marks_changes);
 std::string ctf_description(const CtfEvent& event, std::uint32_t type);
 
 }  // namespace uprobe::format

@@ -43,7 +43,11 @@ constexpr std::array kFormats = {
     Format{.name = "flamegraph", .make = make<FlameGraphFormatter>, .tells_losses = true, .is_document = true},
     Format{
         .name = "html", .make = make<HtmlFormatter>, .tells_losses = true, .is_document = true, .shows_counters = true},
-    Format{.name = "trace.dat", .make = make<TraceDatFormatter>, .tells_losses = true, .target = Target::file},
+    Format{.name = "trace.dat",
+           .make = make<TraceDatFormatter>,
+           .tells_losses = true,
+           .shows_foreign = true,
+           .target = Target::file},
     Format{.name = "ctf", .make = make<CtfFormatter>, .tells_losses = true, .target = Target::folder},
     Format{.name = "pairs", .make = make<PairsFormatter>, .tells_losses = true},
     Format{.name = "pairs-json", .make = make<PairsJsonFormatter>, .tells_losses = true},

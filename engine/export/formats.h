@@ -24,6 +24,7 @@ struct Format {
   bool is_binary = false;
   bool shows_counters = false;
   bool shows_latency = false;  // of calls, and so can leave out short ones
+  bool shows_foreign = false;  // events of other tracers (text has their lines)
   Target target = Target::stream;
 };
 

@@ -22,7 +22,7 @@ bool is_array_of_strings(const program::Field& field) {
   return (field.kind == Kind::string || field.kind == Kind::character) && field.count != 0 && !field.is_text;
 }
 
-bool is_string(const program::Field& field, RawEvent::Form form) {
+bool is_string(const program::Field& field, bool lacks_entry) {
   switch (field.kind) {
     case Kind::character:
     case Kind::string:
@@ -30,7 +30,7 @@ bool is_string(const program::Field& field, RawEvent::Form form) {
     case Kind::floating:
       return true;
     default:
-      return field.is_text || (field.of_entry && form == RawEvent::Form::without_entry);
+      return field.is_text || (field.of_entry && lacks_entry);
   }
 }
 
@@ -41,17 +41,18 @@ program::Field string_field(const std::string& name, std::uint32_t place) {
 }  // namespace
 
 RawEvent::RawEvent(const program::EventLayout& layout)
-    : event_(layout), whole_(make_shape(Form::whole)), without_entry_(make_shape(Form::without_entry)) {}
+    : event_(layout), whole_(make_shape(false)), without_entry_(make_shape(true)) {}
 
 RawEvent::Form RawEvent::form_of(const trace::EventRecord& record) const {
   const auto& fields = event_.layout.fields;
   const bool has_entry =
       std::any_of(fields.begin(), fields.end(), [](const program::Field& field) { return field.of_entry; });
-  return has_entry && (record.flags & shared::kRecordNoEntry) != 0 ? Form::without_entry : Form::whole;
+  return {.lacks_entry = has_entry && (record.flags & shared::kRecordNoEntry) != 0,
+          .is_changed = (record.flags & shared::kRecordChanged) != 0};
 }
 
 // The locators of strings come after the fields, since not each field has room for one.
-RawEvent::Shape RawEvent::make_shape(Form form) const {
+RawEvent::Shape RawEvent::make_shape(bool lacks_entry) const {
   Shape made;
   Identifiers names;
   const program::EventLayout& from = event_.layout;
@@ -67,7 +68,7 @@ RawEvent::Shape RawEvent::make_shape(Form form) const {
     made.layout.fields.push_back(string_field(names.take("__caller"), made.caller = place()));
   for (const program::Field& field : event_.fields()) {
     program::Field written = field;
-    made.places.push_back(is_string(field, form) ? place() : 0);
+    made.places.push_back(is_string(field, lacks_entry) ? place() : 0);
     if (made.places.back() != 0) written = string_field(field.name, made.places.back());
     written.name = names.take(field.name), written.declared.clear();
     made.layout.fields.push_back(written);
@@ -76,7 +77,9 @@ RawEvent::Shape RawEvent::make_shape(Form form) const {
 }
 
 std::string RawEvent::format_file(Form form) const {
-  return program::format_file(shape(form).layout, shape(form).id, program::FormatReader::libtraceevent);
+  const Shape& of = shape(form);
+  return program::format_file(of.layout, of.ids[form.is_changed ? 1 : 0], program::FormatReader::libtraceevent,
+                              form.is_changed ? " (changed)" : "");
 }
 
 // Every string that is still to come has room for three dots.
@@ -93,13 +96,14 @@ void RawEvent::add_string(std::uint32_t place, std::string_view text) {
 }
 
 std::string_view RawEvent::encode(const trace::EventRecord& record, const Options& options) {
-  const Shape& form = shape(form_of(record));
+  const Form which = form_of(record);
+  const Shape& form = shape(which);
   if (form.fixed + form.strings * kLeastString >= RingPage::kMostRecord) return {};
   Values values(event_, record, options, padded_);
   to_come_ = form.strings;
   bytes_.assign(form.fixed, '\0');
   std::memcpy(bytes_.data(), record.payload.data(), std::min<std::size_t>(record.payload.size(), event_.needed));
-  const shared::PayloadHead head{.type = form.id,
+  const shared::PayloadHead head{.type = id(which),
                                  .flags = 0,
                                  .preempt_count = 0,
                                  .pid = static_cast<std::int32_t>(record.tid),
@@ -114,7 +118,7 @@ std::string_view RawEvent::encode(const trace::EventRecord& record, const Option
   for (std::size_t i = 0; i < fields.size(); ++i) {
     if (form.places[i] == 0) continue;
     text.clear();
-    if (fields[i].of_entry && form_of(record) == Form::without_entry)
+    if (fields[i].of_entry && which.lacks_entry)
       text.add("(missing)");
     else
       add_field(text, fields[i], values, record, options, is_array_of_strings(fields[i]));

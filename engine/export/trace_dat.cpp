@@ -4,11 +4,15 @@
 #include <algorithm>
 
 #include "engine/export/files.h"
+#include "engine/export/identifiers.h"
 #include "engine/output/escape.h"
 
 namespace uprobe::format {
 
 namespace {
+
+constexpr std::size_t kMostForeign = 4096;  // names, which hostile files have
+constexpr const char* kForeignGroup = "merged";
 
 std::uint64_t lost_hits(std::span<const Total> totals) {
   std::uint64_t lost = 0;
@@ -27,9 +31,7 @@ bool TraceDatFormatter::has_id(RawEvent& event, RawEvent::Form form) {
 }
 
 // Also events without a hit have a format, so that filters can name them.
-void TraceDatFormatter::add(const program::EventLayout& layout) {
-  has_id(events_.emplace_back(layout), RawEvent::Form::whole);
-}
+void TraceDatFormatter::add(const program::EventLayout& layout) { has_id(events_.emplace_back(layout), {}); }
 
 void TraceDatFormatter::append(const trace::EventRecord& record, std::string_view comm, Buffer&) {
   if (record.type >= events_.size()) return;
@@ -57,7 +59,25 @@ void TraceDatFormatter::add_stack(const trace::EventRecord& record) {
     text.add("\n => ");
     add_text(text, frame_text(options_.symbols, &record, frame.address, frame.is_return), options_);
   }
-  add_record(record, stack_record(record.tid, text.view()));
+  add_record(record, text_record(TraceDatHead::user_stack, record.tid, text.view()));
+}
+
+// Those of too many names have one name together.
+std::uint16_t TraceDatFormatter::foreign_id(std::string_view name) {
+  std::string shown = identifier(name);
+  if (foreign_.size() >= kMostForeign && !foreign_.contains(shown)) shown = "_";
+  const auto [found, is_new] = foreign_.try_emplace(shown, 0);
+  if (is_new) found->second = head_.next_id();
+  if (is_new && found->second != 0) head_.add_format(kForeignGroup, text_event_format(shown, found->second));
+  return found->second;
+}
+
+void TraceDatFormatter::foreign(const ForeignEvent& event, Buffer&) {
+  const std::uint16_t id = event.cpu < kMostCpus ? foreign_id(event.name) : std::uint16_t{0};
+  if (id == 0) return static_cast<void>(++unwritten_);
+  head_.name_task(event.tid, event.comm);
+  add_record({.ns = event.ns, .tid = event.tid, .cpu = static_cast<std::uint16_t>(event.cpu)},
+             text_record(id, event.tid, event.text));
 }
 
 void TraceDatFormatter::write_page(std::uint32_t cpu, std::uint64_t lost) {

@@ -29,10 +29,13 @@ class TraceDatFormatter final : public Formatter {
 
   void add(const program::EventLayout& layout) override;
   void append(const trace::EventRecord& record, std::string_view comm, Buffer& out) override;
+  // As an event of its name in the group `merged`, whose only field is its text.
+  void foreign(const ForeignEvent& event, Buffer& out) override;
   void end(std::span<const Total> totals, Buffer& out) override;
 
  private:
   bool has_id(RawEvent& event, RawEvent::Form form);
+  std::uint16_t foreign_id(std::string_view name);
   void add_record(const trace::EventRecord& record, std::string_view bytes);
   void add_stack(const trace::EventRecord& record);
   void add_losses(std::span<const Total> totals);
@@ -41,6 +44,7 @@ class TraceDatFormatter final : public Formatter {
 
   const Options options_;
   std::vector<RawEvent> events_;
+  std::map<std::string, std::uint16_t> foreign_;  // numbers of foreign events
   TraceDatHead head_;
   PageFile pages_;
   std::vector<RingPage> open_;   // by processor

@@ -36,13 +36,13 @@ struct LostHead {
 };
 constexpr std::uint32_t kLostBytes = 28;
 
-struct StackHead {
-  std::uint16_t type = TraceDatHead::user_stack;
+struct TextHead {
+  std::uint16_t type = 0;
   std::uint16_t zero = 0;
   std::uint32_t pid = 0;
-  std::uint32_t frames = 0;
+  std::uint32_t text = 0;
 };
-static_assert(sizeof(StackHead) == 12);
+static_assert(sizeof(TextHead) == 12);
 
 std::string format_of(std::string_view name, std::uint16_t id, std::string_view fields, std::string_view print) {
   return "name: " + std::string(name) + "\nID: " + std::to_string(id) + "\nformat:\n" + std::string(kCommonFields) +
@@ -142,9 +142,14 @@ std::string lost_record(std::string_view event, std::uint64_t hits, std::uint64_
   return string_record(std::string(reinterpret_cast<const char*>(&head), kLostBytes), kLostBytes - 4, event);
 }
 
-std::string stack_record(std::uint32_t tid, std::string_view frames) {
-  const StackHead head{.pid = tid};
-  return string_record(std::string(reinterpret_cast<const char*>(&head), sizeof head), sizeof head - 4, frames);
+std::string text_record(std::uint16_t type, std::uint32_t tid, std::string_view text) {
+  const TextHead head{.type = type, .pid = tid};
+  return string_record(std::string(reinterpret_cast<const char*>(&head), sizeof head), sizeof head - 4, text);
+}
+
+std::string text_event_format(std::string_view name, std::uint16_t id) {
+  return format_of(name, id, "\tfield:__data_loc char[] text;\toffset:8;\tsize:4;\tsigned:1;\n",
+                   "\"%s\", __get_str(text)");
 }
 
 }  // namespace uprobe::format

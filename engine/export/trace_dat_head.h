@@ -44,6 +44,8 @@ class TraceDatHead {
 
 // The records of the tool's own events.
 std::string lost_record(std::string_view event, std::uint64_t hits, std::uint64_t returns);
-std::string stack_record(std::uint32_t tid, std::string_view frames);
+// Of an event that has a text alone, and the format of one.
+std::string text_record(std::uint16_t type, std::uint32_t tid, std::string_view text);
+std::string text_event_format(std::string_view name, std::uint16_t id);
 
 }  // namespace uprobe::format

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "engine/output/escape.h"
+#include "engine/shared/session_area.h"
 
 namespace uprobe::format {
 
@@ -57,7 +58,7 @@ void CsvFormatter::header(Buffer& out) {
     out.add(",");
     add_quoted(out, escaped(name));
   }
-  out.add("\n");
+  out.add(options_.marks_changes ? ",changed\n" : "\n");
 }
 
 void CsvFormatter::append(const trace::EventRecord& record, std::string_view comm, Buffer& out) {
@@ -86,6 +87,7 @@ void CsvFormatter::append(const trace::EventRecord& record, std::string_view com
     add_field(cell_, *field, values, record, options_, false);
     add_quoted(out, cell_.view());
   }
+  if (options_.marks_changes) out.add((record.flags & shared::kRecordChanged) != 0 ? ",true" : ",");
   out.add("\n");
 }
 

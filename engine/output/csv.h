@@ -2,6 +2,8 @@
 // Comma-separated values (RFC 4180, but lines end with \n alone): time,cpu,pid,tid,comm,event, then a column for each name of a
 // field that an event of the session's beginning has.
 //
+// Where triggers may change the program the last column is `changed`: "true" where one has, else empty.
+//
 // A cell has the characters of ftrace's text: "0x1f", "{1,2}", "(fault)", a string without quotes, with three dots after it where
 // it was cut. A field that the event does not have is an empty cell, and so is the process of a thread that ended too early to be
 // looked at.

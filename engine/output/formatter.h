@@ -38,6 +38,14 @@ struct Options {
   std::vector<Counter> counters = {};
   trace::ClockKind clock = trace::ClockKind::mono;  // of the times that the records have by now
   Files* files = nullptr;                           // of a format that writes files itself; must outlive the formatter
+  bool marks_changes = false;  // triggers may change the program: a format with fixed columns has one for that
+};
+
+// An event of another tracer, as that one prints it. Hostile input, without control bytes but for newlines between its lines.
+struct ForeignEvent {
+  std::uint64_t ns = 0;
+  std::uint32_t tid = 0, cpu = 0;
+  std::string_view comm, name, text;
 };
 
 // The counts of an event at the end of the session.
@@ -73,6 +81,8 @@ class Formatter {
   // Likewise what the processes map.
   virtual bool wants_mappings() const { return false; }
   virtual void mappings(const ProcessMappings&, Buffer&) {}
+  // An event of another tracer, no earlier than what has been appended. For a format that shows them (formats.h).
+  virtual void foreign(const ForeignEvent&, Buffer&) {}
   // Called before what has been appended is written.
   virtual void flush(Buffer&) {}
   // No further record is taken.

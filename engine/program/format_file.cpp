@@ -124,7 +124,7 @@ std::string bare_format(const Field& field) {
 }
 
 // The first field is the return address.
-std::string function_format(const EventLayout& layout) {
+std::string function_format(const EventLayout& layout, const std::string& last_words) {
   std::string format = "\"%ps->%ps(", values = ", REC->__parent_ip, REC->__ip";
   for (std::size_t i = 1; i < layout.fields.size(); ++i) {
     const Field& field = layout.fields[i];
@@ -132,22 +132,22 @@ std::string function_format(const EventLayout& layout) {
     for (std::uint32_t k = 1; k < field.count && !field.is_text; ++k) format += "," + bare_format(field);
     values += value_expressions(field);
   }
-  return format + ")\"" + values;
+  return format + ")" + last_words + "\"" + values;
 }
 
 // __probe_func comes first in the list although text output prints the return address first.
-std::string print_format(const EventLayout& layout, FormatReader reader) {
-  if (layout.style == Style::function) return function_format(layout);
+std::string print_format(const EventLayout& layout, FormatReader reader, const std::string& last_words) {
+  if (layout.style == Style::function) return function_format(layout, last_words);
   std::string format = layout.is_return ? "\"(%lx <- %lx)" : "\"(%lx)";
   std::string values = layout.is_return ? ", REC->__probe_func, REC->__probe_ret_ip" : ", REC->__probe_ip";
   for (const Field& field : layout.fields) {
     format += " " + field.name + "=" + value_format(field, reader);
     values += value_expressions(field);
   }
-  return format + "\"" + values;
+  return format + last_words + "\"" + values;
 }
 
-std::string format_file(const EventLayout& layout, unsigned id, FormatReader reader) {
+std::string format_file(const EventLayout& layout, unsigned id, FormatReader reader, const std::string& last_words) {
   static const FormatField kCommon[] = {{"unsigned short common_type", 0, 2, false},
                                         {"unsigned char common_flags", 2, 1, false},
                                         {"unsigned char common_preempt_count", 3, 1, false},
@@ -156,7 +156,7 @@ std::string format_file(const EventLayout& layout, unsigned id, FormatReader rea
   for (const FormatField& field : kCommon) text += field_line(field);
   text += "\n";
   for (const FormatField& field : format_fields(layout, reader)) text += field_line(field);
-  return text + "\nprint fmt: " + print_format(layout, reader) + "\n";
+  return text + "\nprint fmt: " + print_format(layout, reader, last_words) + "\n";
 }
 
 }  // namespace uprobe::program

@@ -25,9 +25,11 @@ enum class FormatReader { kernel, libtraceevent };
 std::vector<FormatField> format_fields(const EventLayout& layout, FormatReader reader = FormatReader::kernel);
 
 // The text after "print fmt: ".
-std::string print_format(const EventLayout& layout, FormatReader reader = FormatReader::kernel);
+std::string print_format(const EventLayout& layout, FormatReader reader = FormatReader::kernel,
+                         const std::string& last_words = {});
 
-// The whole file; `id` is the common_type of the event's records.
-std::string format_file(const EventLayout& layout, unsigned id, FormatReader reader = FormatReader::kernel);
+// The whole file; `id` is the common_type of the event's records, `last_words` stand after the fields of each.
+std::string format_file(const EventLayout& layout, unsigned id, FormatReader reader = FormatReader::kernel,
+                        const std::string& last_words = {});
 
 }  // namespace uprobe::program

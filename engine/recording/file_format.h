@@ -112,7 +112,7 @@ struct MappingHead {
 static_assert(sizeof(MappingHead) == 24);
 
 // Settings::flags
-inline constexpr std::uint32_t kEscapes = 1, kShortLines = 2, kHasHeader = 4, kKnowsSymbols = 8;
+inline constexpr std::uint32_t kEscapes = 1, kShortLines = 2, kHasHeader = 4, kKnowsSymbols = 8, kMarksChanges = 16;
 
 // Eight sums of every eighth word, and eight of what these were after each word; then all of them are mixed, from the number of
 // bytes and the lane on. Missing bytes of the last 64 are zero.

@@ -33,8 +33,8 @@ std::string_view take_digits(std::string_view& text) {
 
 void skip_blanks(std::string_view& text) { text.remove_prefix(std::min(text.find_first_not_of(' '), text.size())); }
 
-// "3.000000004: ", "3.000004: ", or nanoseconds alone, where trace-cmd does not know the clock.
-std::optional<std::uint64_t> time_at(std::string_view text) {
+// "3.000000004: ", "3.000004: ", or nanoseconds alone, where trace-cmd does not know the clock. Takes it off up to the colon.
+std::optional<std::uint64_t> time_at(std::string_view& text) {
   const auto seconds = number_of(take_digits(text));
   if (!seconds) return std::nullopt;
   if (text.starts_with(":")) return seconds;
@@ -47,16 +47,62 @@ std::optional<std::uint64_t> time_at(std::string_view text) {
   return *seconds * kSecond + (digits.size() == 6 ? *rest * 1000 : *rest);
 }
 
-// After "[001]": flags perhaps, then the time.
-std::optional<std::uint64_t> time_after_cpu(std::string_view text) {
+// After "[001]": flags perhaps, then the time. Takes both off.
+std::optional<std::uint64_t> time_after_cpu(std::string_view& text) {
   constexpr std::size_t kMostFlags = 8;
   skip_blanks(text);
-  if (const auto time = time_at(text)) return time;
+  std::string_view without_flags = text;
+  if (const auto time = time_at(without_flags)) {
+    text = without_flags;
+    return time;
+  }
   const std::size_t flags = text.find(' ');
   if (flags > kMostFlags) return std::nullopt;
   text.remove_prefix(flags);
   skip_blanks(text);
   return time_at(text);
+}
+
+// "  zsh-12  [001] d..1.  3.000000004: sched_switch: ..."
+struct EventLine {
+  std::uint64_t ns = 0;
+  std::string_view task, cpu, rest;  // "  zsh-12  ", "001", ": sched_switch: ..."
+};
+
+std::optional<EventLine> event_line(std::string_view line) {
+  for (std::size_t at = line.find('['); at != std::string_view::npos; at = line.find('[', at + 1)) {
+    EventLine found{.task = line.substr(0, at), .rest = line.substr(at + 1)};
+    found.cpu = take_digits(found.rest);
+    if (found.cpu.size() < 3 || !found.rest.starts_with("]")) continue;
+    found.rest.remove_prefix(1);
+    if (const auto time = time_after_cpu(found.rest)) return found.ns = *time, found;
+  }
+  return std::nullopt;
+}
+
+std::string_view without_blanks(std::string_view text) {
+  skip_blanks(text);
+  return text.substr(0, text.find_last_not_of(' ') + 1);
+}
+
+std::uint32_t small_number(std::string_view digits) {
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(number_of(digits).value_or(0), ~std::uint32_t{0}));
+}
+
+// `lines`: from the event's own line on.
+format::ForeignEvent event_of(const EventLine& line, std::string_view lines) {
+  const std::string_view task = without_blanks(line.task);
+  const std::size_t dash = task.rfind('-');
+  format::ForeignEvent event{.ns = line.ns, .cpu = small_number(line.cpu), .comm = task.substr(0, dash)};
+  if (dash != std::string_view::npos) event.tid = small_number(task.substr(dash + 1));
+  if (event.comm == "<...>") event.comm = {};  // not known
+  lines.remove_prefix(std::min(lines.size(), static_cast<std::size_t>(line.rest.data() - lines.data()) + 1));
+  skip_blanks(lines);
+  event.name = lines.substr(0, lines.find_first_of(":\n"));
+  lines.remove_prefix(std::min(lines.size(), event.name.size() + 1));
+  skip_blanks(lines);
+  event.text = lines.substr(0, lines.find_last_not_of(" \n") + 1);
+  return event;
 }
 
 // "local global [mono] boot" -> "mono"
@@ -90,12 +136,26 @@ Result<std::string> options_of(const std::string& path) {
 }  // namespace
 
 std::optional<std::uint64_t> time_of_line(std::string_view line) {
-  for (std::size_t at = line.find('['); at != std::string_view::npos; at = line.find('[', at + 1)) {
-    std::string_view rest = line.substr(at + 1);
-    if (take_digits(rest).size() < 3 || !rest.starts_with("]")) continue;
-    if (const auto time = time_after_cpu(rest.substr(1))) return time;
+  const auto found = event_line(line);
+  return found ? std::optional(found->ns) : std::nullopt;
+}
+
+std::vector<format::ForeignEvent> events_in(std::string_view lines) {
+  std::vector<format::ForeignEvent> events;
+  std::vector<std::string_view> dropped;
+  while (!lines.empty()) {
+    const std::string_view line = lines.substr(0, lines.find('\n'));
+    if (const auto found = event_line(line)) {
+      const format::ForeignEvent event = event_of(*found, lines);
+      for (const std::string_view text : dropped)
+        events.push_back({.ns = event.ns, .tid = event.tid, .cpu = event.cpu, .name = "dropped", .text = text});
+      events.push_back(event);
+      break;
+    }
+    dropped.push_back(line);
+    lines.remove_prefix(std::min(line.size() + 1, lines.size()));
   }
-  return std::nullopt;
+  return events;
 }
 
 // The option, and in files of version 7 each buffer, names one; they have to be the same.

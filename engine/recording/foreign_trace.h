@@ -9,15 +9,20 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/base/program_output.h"
 #include "engine/base/result.h"
+#include "engine/output/formatter.h"
 #include "engine/trace/clocks.h"
 
 namespace uprobe::recording {
 
 // The nanoseconds of a line "  zsh-12  [001] d..1.  3.000000004: sched_switch: ..."; nothing: it is no event's first line.
 std::optional<std::uint64_t> time_of_line(std::string_view line);
+// The events in lines that ForeignTrace::take() has given: one, and before it what was dropped there, as events `dropped`. They refer to
+// the lines.
+std::vector<format::ForeignEvent> events_in(std::string_view lines);
 // The clock that `trace-cmd dump --options` names; refused where there is none, or one that a recording does not hold.
 Result<trace::ClockKind> clock_of_options(const std::string& path, std::string_view options);
 

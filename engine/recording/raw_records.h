@@ -3,6 +3,7 @@
 // record that is found is one with a payload inside of it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -43,12 +44,13 @@ inline std::optional<RawRecord> first_record(std::span<const std::uint8_t> bytes
   return record;
 }
 
-// Up to the first that is none.
+// Of records that the reader of the rings has checked.
 template <class Work>
-void each_record(std::span<const std::uint8_t> bytes, const Work& work) {
-  while (const auto record = first_record(bytes)) {
-    work(*record);
-    bytes = bytes.subspan(record->bytes.size());
+void each_checked(std::span<const std::uint8_t> bytes, const Work& work) {
+  const std::uint8_t *at = bytes.data(), *const end = at + bytes.size();
+  for (std::uint32_t length = 0; at < end; at += length) {
+    std::memcpy(&length, at + offsetof(shared::RecordHead, length), sizeof length);
+    work(at);
   }
 }
 

@@ -104,7 +104,8 @@ void Recorder::close_block(Buffer& out) {
 
 void Recorder::add_settings(Buffer& out) const {
   const std::uint32_t flags = (options_.escape_control ? kEscapes : 0) | (options_.is_short ? kShortLines : 0) |
-                              (has_header_ ? kHasHeader : 0) | (options_.symbols != nullptr ? kKnowsSymbols : 0);
+                              (has_header_ ? kHasHeader : 0) | (options_.symbols != nullptr ? kKnowsSymbols : 0) |
+                              (options_.marks_changes ? kMarksChanges : 0);
   Writer writer;
   add_entry(EntryKind::settings, writer.number(flags).number(options_.string_limit).bytes(), out);
 }

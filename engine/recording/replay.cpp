@@ -156,7 +156,8 @@ class Player final : public Listener {
                                .symbols = settings.has(kKnowsSymbols) ? &symbols : nullptr,
                                .counters = format::parse_counters(options_.counters),
                                .clock = options_.clock,
-                               .files = options_.files});
+                               .files = options_.files,
+                               .marks_changes = settings.has(kMarksChanges)});
     has_header_ = !options_.without_header && (settings.has(kHasHeader) || !format_.takes_text);
     for (const program::EventLayout& layout : events) formatter_->add(layout);
     return ok();
@@ -216,9 +217,13 @@ class Player final : public Listener {
     while (foreign_ != nullptr && foreign_->next_time() && *foreign_->next_time() <= ns) {
       const bool is_wanted = choice_.is_in_time(*foreign_->next_time());
       const std::string lines = foreign_->take();
-      if (is_wanted) text_.add(lines);
+      if (is_wanted) show_foreign(lines);
       if (text_.size() >= kFlushBytes) write();
     }
+  }
+  void show_foreign(const std::string& lines) {
+    if (format_.takes_text) return text_.add(lines);
+    for (const format::ForeignEvent& event : events_in(lines)) formatter_->foreign(event, text_);
   }
   void start() {
     if (std::exchange(has_started_, true)) return;

@@ -17,7 +17,7 @@ namespace uprobe::recording {
 struct ReplayOptions {
   std::string format = "text";
   trace::ClockKind clock = trace::ClockKind::mono;  // of the times that are printed, and of `from` and `to`
-  // A trace.dat whose events are printed between the hits (foreign_trace.h), in text alone. Its clock has to be `clock`; with
+  // A trace.dat whose events are printed between the hits (foreign_trace.h), in text and trace.dat alone. Its clock has to be `clock`; with
   // `takes_merged_clock` it takes the place of that.
   std::string merged;
   bool takes_merged_clock = false;

@@ -80,7 +80,7 @@ void RingServer::loop(int listener, Shared& shared, const Exported& what) {
 
 Result<RingServer> RingServer::open(const std::string& path) {
   RETURN_IF_ERROR(make_own_pass());
-  auto socket = make_ring_socket(path);
+  auto socket = make_path_socket(path, SOCK_SEQPACKET);
   if (!socket) return socket.error();
   RingServer server(socket.take());
   server.shared_->bell = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

@@ -8,8 +8,8 @@
 #include <string>
 #include <thread>
 
+#include "engine/ipc/path_socket.h"
 #include "engine/rings/foreign_reader.h"
-#include "engine/rings/ring_socket.h"
 
 namespace uprobe::rings {
 
@@ -18,7 +18,7 @@ inline constexpr std::size_t kMostReaders = 32;
 
 class RingServer {
  public:
-  // Makes the socket (make_ring_socket). Programs that connect wait until serve().
+  // Makes the socket (make_path_socket). Programs that connect wait until serve().
   static Result<RingServer> open(const std::string& path);
   RingServer(RingServer&&) noexcept = default;
   RingServer& operator=(RingServer&&) = delete;
@@ -37,10 +37,10 @@ class RingServer {
     std::atomic<bool> has_waiting;  // readers: only then does a turn ring the bell
     std::atomic<bool> is_ending;
   };
-  explicit RingServer(RingSocket socket) : socket_(std::move(socket)) {}
+  explicit RingServer(PathSocket socket) : socket_(std::move(socket)) {}
   static void loop(int listener, Shared& shared, const Exported& what);
 
-  RingSocket socket_;
+  PathSocket socket_;
   std::unique_ptr<Shared> shared_ = std::make_unique<Shared>();
   std::thread thread_;
 };

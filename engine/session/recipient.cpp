@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
+#include <cstring>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -81,7 +83,7 @@ class Clocks {
 class Printer : public Recipient {
  public:
   Printer(const std::vector<Probe>& probes, const RunOptions& options, const Output& output, std::uint32_t string_limit,
-          format::Symbols* symbols)
+          format::Symbols* symbols, bool marks_changes)
       : probes_(probes),
         options_(options),
         output_(output),
@@ -92,7 +94,8 @@ class Printer : public Recipient {
                                      .symbols = symbols,
                                      .counters = format::parse_counters(options.counters),
                                      .clock = options.clock,
-                                     .files = options.files})),
+                                     .files = options.files,
+                                     .marks_changes = marks_changes})),
         clocks_(options) {}
 
   void learn_events() override {
@@ -112,8 +115,7 @@ class Printer : public Recipient {
   void take_run(const trace::RecordRun& run) override {
     if (is_full()) return;
     printed_ += run.count, pending_ += run.count;
-    if (options_.records && !options_.next_file)
-      recording::each_record(run.records, [&](const auto& record) { count(record.type()); });
+    if (options_.records && !options_.next_file) count(run);
     writer_.formatter->append_run(run, text_);
     end_record();
   }
@@ -125,10 +127,10 @@ class Printer : public Recipient {
   void end_batch() override {
     writer_.formatter->flush(text_);
     if (text_.size() != 0 && !broken_) note_error(output_(text_.view()));
+    if (options_.files != nullptr && options_.files->error() != 0) note_error(options_.files->error());
     if (is_failed_) unwritten_ += pending_;
     pending_ = 0;
     text_.clear();
-    if (options_.files != nullptr && options_.files->error() != 0) broken_ = true;
   }
   void end(const std::function<Summary()>& summary) override {
     std::vector<format::Total> totals;
@@ -171,9 +173,21 @@ class Printer : public Recipient {
     if (!broken_) note_error(options_.next_file());
     writer_.formatter->begin_file();
   }
-  void count(std::size_t event) {
+  void count(std::size_t event) { count(event, 1); }
+  void count(std::size_t event, std::uint64_t hits) {
     if (taken_.size() <= event) taken_.resize(event + 1);
-    ++taken_[event];
+    taken_[event] += hits;
+  }
+  // Mostly many records of one event come one after the other.
+  void count(const trace::RecordRun& run) {
+    std::uint16_t event = 0, next = 0;
+    std::uint64_t hits = 0;
+    recording::each_checked(run.records, [&](const std::uint8_t* record) {
+      std::memcpy(&next, record + sizeof(shared::RecordHead) + offsetof(shared::PayloadHead, type), sizeof next);
+      if (next != event) count(event, std::exchange(hits, 0)), event = next;
+      ++hits;
+    });
+    count(event, hits);
   }
 
   const std::vector<Probe>& probes_;  // grows while the session runs
@@ -260,8 +274,9 @@ void OwnRecords::tell() {
 }
 
 std::unique_ptr<Recipient> make_printer(const std::vector<Probe>& probes, const RunOptions& options,
-                                        const Output& output, std::uint32_t string_limit, format::Symbols* symbols) {
-  return std::make_unique<Printer>(probes, options, output, string_limit, symbols);
+                                        const Output& output, std::uint32_t string_limit, format::Symbols* symbols,
+                                        bool marks_changes) {
+  return std::make_unique<Printer>(probes, options, output, string_limit, symbols, marks_changes);
 }
 
 std::unique_ptr<Recipient> make_forwarder(const std::vector<Probe>& probes, const RecordSink& sink) {

@@ -104,9 +104,10 @@ class OwnRecords {
 };
 
 // Makes text of the records in the format of `options`, with `string_limit` characters of a string. All arguments must outlive it;
-// `probes` may grow, by event. No `symbols`: no event shows names.
+// `probes` may grow, by event. No `symbols`: no event shows names. `marks_changes`: triggers may change the program.
 std::unique_ptr<Recipient> make_printer(const std::vector<Probe>& probes, const RunOptions& options,
-                                        const Output& output, std::uint32_t string_limit, format::Symbols* symbols);
+                                        const Output& output, std::uint32_t string_limit, format::Symbols* symbols,
+                                        bool marks_changes);
 // Passes the records on with their layouts. The same holds for its arguments.
 std::unique_ptr<Recipient> make_forwarder(const std::vector<Probe>& probes, const RecordSink& sink);
 

@@ -98,7 +98,8 @@ struct Session::State {
 
 // It knows the events with which the session begins, and has written what stands before the first record.
 std::unique_ptr<Recipient> Session::State::make_printer_for(const RunOptions& how, const Output& output) {
-  auto printer = make_printer(table.probes(), how, output, shown_characters(options), recording.symbols());
+  auto printer =
+      make_printer(table.probes(), how, output, shown_characters(options), recording.symbols(), options.allows_change);
   table.alone([&] { printer->learn_events(); });
   return printer;
 }

@@ -137,6 +137,21 @@ class Merge(Marks):
             pairs = lambda events: [sorted(events[i:i + 2]) for i in range(0, len(events), 2)]  # pylint: disable=unnecessary-lambda-assignment
             self.assertEqual(pairs(seen), pairs(whole), clock)
 
+    def test_into_a_trace_dat(self):
+        """One file, which trace-cmd prints in order of time: the same events, tasks, processors and values as of both apart."""
+        report = lambda path: harness.run([harness.need("trace-cmd"), "report", "-t", "-N", "-i", path]).stdout.decode()
+        line = re.compile(r"^ *(\S+)-(\d+) +\[(\d+)\] +(\d+\.\d{9}): (mark|again): +(.*)$", re.M)
+        for clock in ("mono", "global"):
+            self.make(clock)
+            merged, ours = self.path(f"merged.{clock}"), self.path(f"ours.{clock}")
+            common = (f"--replay={self.recording}", "--events=mark", f"--clock={clock}", "--format=trace.dat", "-o")
+            self.run_tool(*common, ours)
+            self.run_tool(*common, merged, f"--merge={self.kernels}")
+            seen = line.findall(report(merged))
+            self.assertEqual(len(seen), 40)
+            self.assertEqual([hit[3] for hit in seen], sorted(hit[3] for hit in seen))
+            self.assertEqual(sorted(seen), sorted(line.findall(report(ours)) + line.findall(report(self.kernels))))
+
     def test_parts(self):
         self.make("mono")
         tenth = [hit for hit in harness.parse_trace(self.run_tool(f"--replay={self.recording}", "--events=mark"))][9]
@@ -149,7 +164,7 @@ class Merge(Marks):
     def test_what_is_refused(self):
         self.make("boot")
         nothing = self.write("nothing", "no trace")
-        for options, answer in ((["--clock=mono"], "--clock=boot"), (["--format=json"], "text alone")):
+        for options, answer in ((["--clock=mono"], "--clock=boot"), (["--format=json"], "text and trace.dat alone")):
             seen = harness.run([harness.tool(), f"--replay={self.recording}", f"--merge={self.kernels}", *options])
             self.assertEqual((seen.returncode, seen.stdout), (125, b""))
             self.assertIn(answer, seen.stderr.decode())

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Triggers that change the program: what it then does, what is recorded of it, and who is left alone."""
+import csv
+import io
 import json
 import os
 import re
@@ -61,6 +63,35 @@ class Overridden(Changing):
         changed = re.findall(r"x=(\d+)( \(changed\))?\n", done.text)
         self.assertEqual([x for x, mark in changed if mark], ["1", "3"])
         self.assertEqual(len(changed), 10)
+
+    def replayed(self, output_format, *reader):
+        """What a reader of the format says of a replay in it."""
+        output = self.path("as-" + output_format)
+        seen = harness.run([harness.tool(), "-q", "--replay", self.path("recorded"), f"--format={output_format}", "-o", output])
+        self.assertEqual(seen.returncode, 0, seen.stderr)
+        return harness.run([*reader, output]).stdout.decode()
+
+    def test_files_of_other_tools_say_so(self):
+        """Also of a return that has values of the entry."""
+        words = [*self.words("return=100 if x == 2"), "-p", f"r:t/r {self.program}:twice v=$retval:s64 x=entry(%di):s64",
+                 "--trigger=set $retval=5 if x == 1", ALLOW, "--", self.program, "loop", "4"]
+        recorded = harness.run([*harness.tracer("-q", "--record", self.path("recorded")), *words])
+        self.assertEqual(recorded.returncode, 0, recorded.stderr)
+        seen = harness.run([*harness.tracer("-q", "--format=csv", "-o", self.path("live")), *words])
+        self.assertEqual(seen.returncode, 0, seen.stderr)
+        expected = [("e", "0", False), ("r", "0", False), ("e", "1", False), ("r", "1", True), ("e", "2", True), ("e", "3", False),
+                    ("r", "3", False)]
+        with open(self.path("live"), encoding="latin-1") as file:
+            live = file.read()
+        for text in (live, self.replayed("csv", "cat")):
+            rows = list(csv.DictReader(io.StringIO(text)))
+            self.assertEqual([(row["event"], row["x"], row["changed"] == "true") for row in rows], expected)
+        report = self.replayed("trace.dat", harness.need("trace-cmd"), "report", "-i")
+        self.assertEqual([(event, x, bool(mark)) for event, x, mark in re.findall(r" ([er]): .*x=(\d+)( \(changed\))?\n", report)],
+                         expected)
+        ctf = self.replayed("ctf", harness.need("babeltrace2"))
+        self.assertEqual([(event, x, mark == "1") for event, mark, x in
+                          re.findall(r" t:([er]): .*, changed = (\d) \}, .*\bx = (\d+) \}", ctf)], expected)
 
     def test_json_and_a_recording_say_so(self):
         done = self.run_words(self.words("return=100 if x == 2"), "loop", "4", options=["--format=json"])

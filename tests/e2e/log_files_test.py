@@ -170,9 +170,70 @@ class LogFiles(Turns):
         self.assertRegex(text, r'\nuprobe_hits_total\{[^}]*event="calls/turn"\} ' + turns + r"\n")
         self.assertRegex(text, r'\nuprobe_call_duration_seconds\{[^}]*,quantile="0.99"\} 0\.\d{9}\n')
 
+    def asked(self, path, request=b"GET /metrics HTTP/1.0\r\n\r\n"):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(path)  # waits where many others do
+            client.settimeout(harness.TIMEOUT)
+            client.sendall(request)
+            answer = b""
+            while part := client.recv(65536):
+                answer += part
+        return answer.decode()
+
+    def test_counts_over_a_socket(self):
+        """To several clients, beside some that say nothing, do not read or talk nonsense; the program is served as ever."""
+        path = self.path("counts.sock")
+        tool = self.start(harness.tracer("-o", self.log, f"--prometheus=unix:{path}", "--session=web" + str(os.getpid()), "-p",
+                                         self.definition, "--", self.program, self.end), stderr=subprocess.PIPE)
+        harness.wait_until(lambda: os.path.exists(path), "the socket")
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+        silent = [socket.socket(socket.AF_UNIX) for _ in range(40)]
+        for number, client in enumerate(silent):
+            self.addCleanup(client.close)
+            client.connect(path)
+            client.sendall((b"", b"GET /me", b"GET /metrics HTTP/1.0\r\n\r\n")[number % 3])
+        hits = lambda: int(re.search(r'\nuprobe_hits_total\{[^}]*,event="uprobes/turn"\} (\d+)\n', self.asked(path))[1])
+        harness.wait_until(lambda: os.path.exists(self.log) and len(self.numbers(self.log)) > 20, "hits")
+        first = hits()
+        self.assertGreater(first, 20)
+        harness.wait_until(lambda: hits() > first, "further counts")
+        head, text = self.asked(path).split("\r\n\r\n")
+        self.assertRegex(head, r"\AHTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n")
+        self.assertIn(f"Content-Length: {len(text)}\r\n", head)
+        self.assertIn('session="web', text)
+        self.write("text.prom", text)
+        self.assertEqual(self.counts(self.path("text.prom"))["uprobe_tracing", None], 1)
+        self.assertEqual(self.asked(path, b"\xff\x00\n\n").split("\r\n")[0], "HTTP/1.0 400 Bad Request")
+        self.assertEqual(self.asked(path, b"GET /x HTTP/1.1\r\n\r\n").split("\r\n")[0], "HTTP/1.0 404 Not Found")
+        if shutil.which("curl"):
+            seen = harness.run(["curl", "-sf", "--unix-socket", path, "http://localhost/metrics"])
+            self.assertEqual((seen.returncode, seen.stdout[:24]), (0, b"# HELP uprobe_tracing Wh"))
+        self.write("end", "")
+        error = tool.communicate(timeout=harness.TIMEOUT)[1].decode()
+        turns = int(re.search(r"(\d+) turns\n", error)[1])
+        self.assertEqual((tool.returncode, self.numbers(self.log)), (0, list(range(turns))))
+        self.assertFalse(os.path.exists(path))
+
+    def test_a_socket_while_attached_and_what_another_has_put_there(self):
+        path = self.path("counts.sock")
+        program = self.start([self.program, self.end], stderr=subprocess.DEVNULL)
+        words = harness.tracer("-q", "-o", self.log, f"--prometheus=unix:{path}", "-p", self.definition, "-P", str(program.pid))
+        tool = self.start(words, stderr=subprocess.PIPE)
+        harness.wait_until(lambda: self.has_lines(self.log), "hits")
+        self.assertIn('event="uprobes/turn"', self.asked(path))
+        second = harness.run(words)
+        self.assertEqual(second.returncode, 125)
+        self.assertIn(b"counts.sock: exists already", second.stderr)
+        os.unlink(path)
+        self.write("counts.sock", "mine")
+        tool.send_signal(signal.SIGINT)
+        self.assertEqual((tool.wait(harness.TIMEOUT), tool.stderr.read()), (0, b""))
+        self.assertEqual(open(path).read(), "mine")
+        self.write("end", "")
+
     def test_counts_that_cannot_be_written(self):
         """Refused before the program runs."""
-        for file, answer in (("/nowhere/counts.prom", "cannot be written|No such file"), ("unix:counts", "the counts go to a file")):
+        for file, answer in (("/nowhere/counts.prom", "cannot be written|No such file"), ("unix:", "the counts go to a file or a socket"), ("unix:/tmp/counts", "others can write to")):
             seen = harness.run([harness.tool(), "-q", "-o", self.log, f"--prometheus={file}", "-p", self.definition, self.program, self.end])
             self.assertEqual((seen.returncode, seen.stdout), (125, b""))
             self.assertRegex(seen.stderr.decode(), answer)

@@ -70,10 +70,24 @@ TEST(RawEvent, ValuesOfTheEntryThatAreMissingAreTexts) {
   Record record;
   record.field("k", Kind::signed_decimal, 3).layout.fields[0].of_entry = true;
   RawEvent event(record.layout);
-  EXPECT_TRUE(has(event.format_file(RawEvent::Form::whole), "field:s32 k;"));
-  EXPECT_TRUE(has(event.format_file(RawEvent::Form::without_entry), "field:__data_loc char[] k;"));
+  EXPECT_TRUE(has(event.format_file({}), "field:s32 k;"));
+  EXPECT_TRUE(has(event.format_file({.lacks_entry = true}), "field:__data_loc char[] k;"));
   record.flags = shared::kRecordNoEntry;
   EXPECT_TRUE(encoded(record).ends_with(std::string("(missing)\0", 10)));
+}
+
+TEST(RawEvent, AChangedHitSaysSo) {
+  Record record;
+  record.field("k", Kind::signed_decimal, 3);
+  RawEvent event(record.layout);
+  event.id({}) = 66, event.id({.is_changed = true}) = 67;
+  EXPECT_TRUE(has(event.format_file({}), "ID: 66\n"));
+  EXPECT_FALSE(has(event.format_file({}), "(changed)"));
+  EXPECT_TRUE(has(event.format_file({.is_changed = true}), "ID: 67\n"));
+  EXPECT_TRUE(has(event.format_file({.is_changed = true}), "k=%d (changed)\", REC->"));
+  record.flags = shared::kRecordChanged;
+  EXPECT_TRUE(event.form_of(record.event()).is_changed);
+  EXPECT_TRUE(event.encode(record.event(), {}).starts_with(std::string("\x43\0", 2)));
 }
 
 TEST(TraceDat, NamesCannotAddLines) {

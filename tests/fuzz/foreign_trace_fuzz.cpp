@@ -13,6 +13,8 @@ using namespace uprobe;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   if (const auto time = recording::time_of_line(text); time && text.find(']') == std::string_view::npos) std::abort();
+  for (const format::ForeignEvent& event : recording::events_in(text))
+    if (event.name.find('\n') != event.name.npos || event.text.size() > size || event.comm.size() > size) std::abort();
   const auto clock = recording::clock_of_options("FILE", text);
   if (!clock && clock.error().text.find('\x1b') != std::string::npos) std::abort();
   return 0;

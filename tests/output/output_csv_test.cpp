@@ -43,6 +43,19 @@ TEST(Csv, NothingForgesALineUnlessTheUserWantsAllBytes) {
   EXPECT_EQ(line_of<CsvFormatter>(record), kHead + ",\"a\n\x1b\xff\"\n");
 }
 
+TEST(Csv, ChangesHaveAColumnWhereThereMayBeSome) {
+  Record record;
+  record.field("a", Kind::hex, 1);
+  CsvFormatter formatter({.marks_changes = true});
+  formatter.add(record.layout);
+  Buffer out;
+  formatter.header(out);
+  formatter.append(record.event(), "zsh", out);
+  record.flags = shared::kRecordChanged;
+  formatter.append(record.event(), "zsh", out);
+  EXPECT_EQ(out.view(), "time,cpu,pid,tid,comm,event,a,changed\n" + kHead + ",0x1,\n" + kHead + ",0x1,true\n");
+}
+
 // Of each name one, whatever the events.
 TEST(Csv, ColumnsAreLimited) {
   std::vector<program::EventLayout> events(3);

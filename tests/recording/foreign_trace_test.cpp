@@ -27,6 +27,36 @@ TEST(ForeignTrace, LinesWithoutATime) {
     EXPECT_EQ(time_of_line(line), std::nullopt) << line;
 }
 
+TEST(ForeignTrace, TheEventsOfLines) {
+  const std::string lines =
+      "CPU:3 [7 EVENTS DROPPED]\n   a [00]-b-5047  [003] d..1.  2.587610900: kernel_stack:  <stack>\n => main+0x4\n => "
+      "x\n";
+  const auto events = events_in(lines);
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].name, "dropped");
+  EXPECT_EQ(events[0].text, "CPU:3 [7 EVENTS DROPPED]");
+  EXPECT_EQ(events[1].ns, 2'587'610'900u);
+  EXPECT_EQ(events[1].tid, 5047u);
+  EXPECT_EQ(events[1].cpu, 3u);
+  EXPECT_EQ(events[1].comm, "a [00]-b");
+  EXPECT_EQ(events[1].name, "kernel_stack");
+  EXPECT_EQ(events[1].text, "<stack>\n => main+0x4\n => x");
+}
+
+TEST(ForeignTrace, EventsThatLackSomething) {
+  EXPECT_TRUE(events_in("").empty());
+  EXPECT_TRUE(events_in("no event\n\n").empty());
+  for (const char* const line : {"[001] 1.000000002:", "[001] 1.000000002: ", "-[001] 1.000000002: :\n",
+                                 "<...>-x [99999999999] 1.000000002: \n => e: f\n"}) {
+    const auto events = events_in(line);
+    ASSERT_EQ(events.size(), 1u) << line;
+    EXPECT_EQ(events[0].ns, 1'000'000'002u);
+    EXPECT_EQ(events[0].tid, 0u);
+    EXPECT_EQ(events[0].comm, "");
+    EXPECT_EQ(events[0].name, "");
+  }
+}
+
 TEST(ForeignTrace, TheClockIsTheOneThatAllBuffersHave) {
   const std::string option = "\t[Option TRACECLOCK, 38 bytes]\nlocal global [mono] boot\n";
   const auto clock_of = [](const std::string& text) { return clock_of_options("FILE", text); };

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT
-#include "engine/rings/ring_socket.h"
+#include "engine/ipc/path_socket.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
-namespace uprobe::rings {
+namespace uprobe {
 namespace {
 
-Error refused(const std::string& path, std::string text, std::string help = {}) {
+Error refused_path(const std::string& path, std::string text, std::string help = {}) {
   return Error{.code = Code::refused, .text = std::move(text), .where = path, .help = std::move(help)};
 }
 
 Error cannot_enter(const std::string& folder, int err) {
   if (err == ELOOP || err == ENOTDIR)
-    return refused(folder, "is a link or no folder", "name the socket by a path without links");
+    return refused_path(folder, "is a link or no folder", "name the socket by a path without links");
   Error error = system_error("cannot enter it", err);
   error.where = folder;
   return error;
@@ -44,14 +45,15 @@ Status check_folder(const SocketFolder& folder) {
   constexpr const char* kHelp = "the socket needs a folder that only you can write to, as in $XDG_RUNTIME_DIR";
   struct stat status {};
   if (::fstat(folder.fd.get(), &status) != 0) return system_error("stat of " + folder.path, errno);
-  if (status.st_uid != ::geteuid() && status.st_uid != 0) return refused(folder.path, "belongs to another user", kHelp);
-  if ((status.st_mode & 022) != 0) return refused(folder.path, "is a folder that others can write to", kHelp);
+  if (status.st_uid != ::geteuid() && status.st_uid != 0)
+    return refused_path(folder.path, "belongs to another user", kHelp);
+  if ((status.st_mode & 022) != 0) return refused_path(folder.path, "is a folder that others can write to", kHelp);
   return ok();
 }
 
 }  // namespace
 
-Result<RingSocket> make_ring_socket(const std::string& path) {
+Result<PathSocket> make_path_socket(const std::string& path, int type) {
   const std::size_t slash = path.rfind('/');
   const std::string name = path.substr(slash + 1);
   if (slash == std::string::npos || name.empty() || name == "." || name == "..")
@@ -59,13 +61,13 @@ Result<RingSocket> make_ring_socket(const std::string& path) {
   auto folder = enter(path.substr(0, slash == 0 ? 1 : slash));
   if (!folder) return folder.error();
   RETURN_IF_ERROR(check_folder(*folder));
-  auto listener = listen_in(*folder, name, SOCK_SEQPACKET);
+  auto listener = listen_in(*folder, name, type);
   if (!listener && listener.error().err == EADDRINUSE)
-    return refused(path, "exists already", "remove it, or name another socket");
+    return refused_path(path, "exists already", "remove it, or name another socket");
   if (!listener) return listener.error();
   auto kept = SocketName::keep(*folder, name);
   if (!kept) return kept.error();
-  return RingSocket{listener.take(), kept.take()};
+  return PathSocket{listener.take(), kept.take()};
 }
 
-}  // namespace uprobe::rings
+}  // namespace uprobe

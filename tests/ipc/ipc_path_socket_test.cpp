@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Where the socket of --export-rings may be, and that nothing of others is taken or removed.
+// Where a socket at a path of the user's may be, and that nothing of others is taken or removed.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,34 +9,33 @@
 #include <fstream>
 #include <string>
 
-#include "engine/rings/ring_socket.h"
+#include "engine/ipc/path_socket.h"
 
 namespace uprobe::test {
 namespace {
 
 namespace fs = std::filesystem;
-using rings::make_ring_socket;
 
-class RingSocketTest : public ::testing::Test {
+class PathSocketTest : public ::testing::Test {
  protected:
-  RingSocketTest() {
-    char name[] = "/tmp/uprobe-rings.XXXXXX";
+  PathSocketTest() {
+    char name[] = "/tmp/uprobe-socket.XXXXXX";
     folder_ = ::mkdtemp(name);
   }
-  ~RingSocketTest() override { fs::remove_all(folder_); }
+  ~PathSocketTest() override { fs::remove_all(folder_); }
 
   std::string error_of(const std::string& path) {
-    const auto made = make_ring_socket(path);
+    const auto made = make_path_socket(path, SOCK_SEQPACKET);
     return made ? std::string() : made.error().where + " " + made.error().text;
   }
 
   std::string folder_;
 };
 
-TEST_F(RingSocketTest, IsTheUsersAloneAndGoesWithItsOwner) {
+TEST_F(PathSocketTest, IsTheUsersAloneAndGoesWithItsOwner) {
   const std::string path = folder_ + "/socket";
   {
-    const auto made = make_ring_socket(path);
+    const auto made = make_path_socket(path, SOCK_SEQPACKET);
     ASSERT_TRUE(made) << made.error().text;
     struct stat status {};
     ASSERT_EQ(::lstat(path.c_str(), &status), 0);
@@ -45,7 +45,7 @@ TEST_F(RingSocketTest, IsTheUsersAloneAndGoesWithItsOwner) {
   EXPECT_FALSE(fs::exists(path));
 }
 
-TEST_F(RingSocketTest, LeavesWhatExists) {
+TEST_F(PathSocketTest, LeavesWhatExists) {
   const std::string path = folder_ + "/file";
   std::ofstream(path) << "mine";
   EXPECT_EQ(error_of(path), path + " exists already");
@@ -57,10 +57,10 @@ TEST_F(RingSocketTest, LeavesWhatExists) {
   EXPECT_FALSE(fs::exists(folder_ + "/nowhere"));
 }
 
-TEST_F(RingSocketTest, LeavesWhatAnotherHasPutInItsPlace) {
+TEST_F(PathSocketTest, LeavesWhatAnotherHasPutInItsPlace) {
   const std::string path = folder_ + "/socket";
   {
-    const auto made = make_ring_socket(path);
+    const auto made = make_path_socket(path, SOCK_SEQPACKET);
     ASSERT_TRUE(made);
     fs::rename(path, folder_ + "/moved");
     std::ofstream(path) << "mine";
@@ -68,20 +68,20 @@ TEST_F(RingSocketTest, LeavesWhatAnotherHasPutInItsPlace) {
   EXPECT_EQ(fs::file_size(path), 4u);
 }
 
-TEST_F(RingSocketTest, NeedsAFolderThatOthersCannotChange) {
+TEST_F(PathSocketTest, NeedsAFolderThatOthersCannotChange) {
   fs::create_directory(folder_ + "/open");
   fs::permissions(folder_ + "/open", fs::perms(0777));
   EXPECT_EQ(error_of(folder_ + "/open/socket"), folder_ + "/open is a folder that others can write to");
   fs::permissions(folder_ + "/open", fs::perms(0770));
   EXPECT_EQ(error_of(folder_ + "/open/socket"), folder_ + "/open is a folder that others can write to");
-  EXPECT_EQ(error_of("/tmp/uprobe-rings-socket"), "/tmp is a folder that others can write to");
+  EXPECT_EQ(error_of("/tmp/uprobe-socket-socket"), "/tmp is a folder that others can write to");
   if (::geteuid() != 0) return;
   fs::permissions(folder_ + "/open", fs::perms(0700));
   ASSERT_EQ(::chown((folder_ + "/open").c_str(), 65534, 65534), 0);
   EXPECT_EQ(error_of(folder_ + "/open/socket"), folder_ + "/open belongs to another user");
 }
 
-TEST_F(RingSocketTest, FollowsNoLink) {
+TEST_F(PathSocketTest, FollowsNoLink) {
   fs::create_directory(folder_ + "/real");
   fs::create_symlink("real", folder_ + "/link");
   EXPECT_EQ(error_of(folder_ + "/link/socket"), folder_ + "/link is a link or no folder");
@@ -90,7 +90,7 @@ TEST_F(RingSocketTest, FollowsNoLink) {
   EXPECT_TRUE(fs::is_empty(folder_ + "/real"));
 }
 
-TEST_F(RingSocketTest, SaysWhatIsNoPath) {
+TEST_F(PathSocketTest, SaysWhatIsNoPath) {
   EXPECT_EQ(error_of(folder_ + "/"), folder_ + "/ is not the path of a socket");
   EXPECT_EQ(error_of(folder_ + "/.."), folder_ + "/.. is not the path of a socket");
   EXPECT_NE(error_of(folder_ + "/missing/socket").find("No such file or directory"), std::string::npos);
