@@ -18,14 +18,31 @@ constexpr std::uint64_t kRedZone = 128;
 LiveCodeAddresses LiveCodeAddresses::of(target::Target& process, const std::vector<target::Mapping>& maps) {
   LiveCodeAddresses all;
   all.is_known_ = process.is_held();
-  for (const target::Mapping& m : maps)
-    if (m.executable) all.code_.insert(all.code_.end(), {m.begin, m.end});
+  all.know_code(maps);
   for (const target::ThreadPlace& place : process.places()) {
     all.add(place.ip);
-    all.add_stack(process, maps, Addr{place.sp});
+    all.read_stack(process, maps, Addr{place.sp});
+    all.add_stack();
   }
   std::sort(all.kept_.begin(), all.kept_.end());
   return all;
+}
+
+LiveCodeAddresses LiveCodeAddresses::of_thread(target::Target& process, const std::vector<target::Mapping>& maps,
+                                               const target::ThreadPlace& place, const std::function<void()>& seen) {
+  LiveCodeAddresses all;
+  all.read_stack(process, maps, Addr{place.sp});
+  seen();
+  all.know_code(maps);
+  all.add(place.ip);
+  all.add_stack();
+  std::sort(all.kept_.begin(), all.kept_.end());
+  return all;
+}
+
+void LiveCodeAddresses::know_code(const std::vector<target::Mapping>& maps) {
+  for (const target::Mapping& m : maps)
+    if (m.executable) code_.insert(code_.end(), {m.begin, m.end});
 }
 
 bool LiveCodeAddresses::has_in(Addr begin, Addr end) const {
@@ -33,7 +50,8 @@ bool LiveCodeAddresses::has_in(Addr begin, Addr end) const {
   return !is_known_ || (first != kept_.end() && *first < end.value);
 }
 
-void LiveCodeAddresses::add_stack(target::Target& process, const std::vector<target::Mapping>& maps, Addr sp) {
+void LiveCodeAddresses::read_stack(target::Target& process, const std::vector<target::Mapping>& maps, Addr sp) {
+  words_.clear();
   const target::Mapping* stack = target::mapping_at(maps, sp);
   if (stack == nullptr || sp.value < kRedZone) {
     is_known_ = false;
@@ -43,6 +61,9 @@ void LiveCodeAddresses::add_stack(target::Target& process, const std::vector<tar
              end = std::min(stack->end, sp + kMostStack);
   words_.resize((end - begin) / 8);
   if (!process.read(begin, words_.data(), words_.size() * 8)) is_known_ = false;
+}
+
+void LiveCodeAddresses::add_stack() {
   for (const std::uint64_t word : words_) add(word);
 }
 
