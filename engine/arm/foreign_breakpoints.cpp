@@ -66,7 +66,7 @@ Status Armer::mend(target::Target& target, Addr at) {
   state_.known.keep(block.take());
   if (suspects.empty()) return future_.step(target, at, future);
   future_.forget(target.pid());
-  if ( procfs::tracer_of(target.pid()) != 0) return ok();
+  if (procfs::tracer_of(target.pid()) != 0) return ok();
   const auto maps = target.maps();
   auto now = Block::read(target, at);
   if (!maps || !now || now->head().left != 0 || is_being_changed(now->head())) return ok();

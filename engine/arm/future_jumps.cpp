@@ -37,7 +37,8 @@ std::optional<std::vector<Addr>> middle_of(const shared::Point& point, const sha
     if (at != 0) middle.push_back(Addr{point.address + at});
     if (at >= point.code_bytes) break;  // padding, which is never executed
     arch::Scanned insn;
-    if (!arch::scan({undo.original + at, sizeof undo.original - at}, Addr{point.address + at}, insn)) return std::nullopt;
+    if (!arch::scan({undo.original + at, sizeof undo.original - at}, Addr{point.address + at}, insn))
+      return std::nullopt;
     if (at == 0 && insn.length != point.insn_bytes) return std::nullopt;
     at += insn.length;
   }
@@ -73,7 +74,8 @@ const char* obstacle(const Block& block, std::uint32_t index, const std::vector<
 std::uint16_t bits_after(std::uint64_t address, std::uint64_t jump) {
   std::uint16_t bits = 0;
   for (std::uint64_t byte = std::max(jump, address + 1); byte < jump + shared::kJumpBytes; ++byte)
-    if (byte - address - 1 < shared::kMostFollowing) bits = static_cast<std::uint16_t>(bits | 1U << (byte - address - 1));
+    if (byte - address - 1 < shared::kMostFollowing)
+      bits = static_cast<std::uint16_t>(bits | 1U << (byte - address - 1));
   return bits;
 }
 
@@ -129,8 +131,8 @@ Status FutureJumps::step(target::Target& target, Block& block, Process& process,
     if (i >= block.points().size()) continue;
     const shared::Point& point = block.points()[i];
     std::uint8_t now[shared::kJumpBytes] = {};
-    const bool is_future = target.read(Addr{point.address}, now, sizeof now) &&
-                           shared::is_future_jump(point, block.undo()[i], now);
+    const bool is_future =
+        target.read(Addr{point.address}, now, sizeof now) && shared::is_future_jump(point, block.undo()[i], now);
     auto middle = is_future ? middle_of(point, block.undo()[i]) : std::nullopt;
     if (!middle) continue;
     if (const char* why = obstacle(block, i, *maps)) {
@@ -147,8 +149,9 @@ Status FutureJumps::step(target::Target& target, Block& block, Process& process,
     if (proof.is_begun && proof.open.empty())
       proved.push_back(i);
     else
-      note(block, i, proof.is_begun ? "thread " + std::to_string(*proof.open.begin()) + " may be executing it"
-                                    : "it is not known which threads may be executing it");
+      note(block, i,
+           proof.is_begun ? "the program may be executing it (thread " + std::to_string(*proof.open.begin()) + ")"
+                          : "the program may be executing it");
   }
   return proved.empty() ? ok() : write(target, block, process, proved);
 }
@@ -231,7 +234,7 @@ Status FutureJumps::write(target::Target& target, Block& block, Process& process
     process.proofs.erase(Addr{block.points()[points[n]].address});
     for (const shared::Consumer& consumer : block.list_of(points[n])) {
       report.jumps.add(consumer.event);
-      report.against.erase(consumer.event);
+      if (report.breakpoints.has(consumer.event)) report.against[consumer.event] = "at first, a jump later";
     }
   }
   state_.known.keep(std::move(block));

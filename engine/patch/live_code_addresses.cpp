@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
+
+#include "arch/code/return_frame.h"
 
 namespace uprobe::control {
 namespace {
@@ -35,7 +38,7 @@ LiveCodeAddresses LiveCodeAddresses::of_thread(target::Target& process, const st
   seen();
   all.know_code(maps);
   all.add(place.ip);
-  all.add_stack();
+  all.add_stack_without_traps();
   std::sort(all.kept_.begin(), all.kept_.end());
   return all;
 }
@@ -65,6 +68,12 @@ void LiveCodeAddresses::read_stack(target::Target& process, const std::vector<ta
 
 void LiveCodeAddresses::add_stack() {
   for (const std::uint64_t word : words_) add(word);
+}
+
+void LiveCodeAddresses::add_stack_without_traps() {
+  const std::span<const std::uint64_t> words(words_);
+  for (std::size_t i = 0; i < words.size(); ++i)
+    if (is_code(words[i]) && !arch::is_of_breakpoint(words.subspan(i))) kept_.push_back(words[i]);
 }
 
 // Fast exit: most words of a stack are small numbers.

@@ -15,7 +15,8 @@ class LiveCodeAddresses {
   // `maps`: the process's. If the process is not stopped, or cannot be read, it may continue anywhere.
   static LiveCodeAddresses of(target::Target& process, const std::vector<target::Mapping>& maps);
 
-  // Those of one thread alone, which does not run before `seen` has been called. `process` may be a running one.
+  // Those of one thread alone, which does not run before `seen` has been called. `process` may be a running one. Where the thread
+  // handles breakpoints of the tool, it will continue in their copies: addresses after these do not count.
   static LiveCodeAddresses of_thread(target::Target& process, const std::vector<target::Mapping>& maps,
                                      const target::ThreadPlace& place, const std::function<void()>& seen);
 
@@ -29,6 +30,7 @@ class LiveCodeAddresses {
   }
   void read_stack(target::Target& process, const std::vector<target::Mapping>& maps, Addr sp);
   void add_stack();
+  void add_stack_without_traps();
   void know_code(const std::vector<target::Mapping>& maps);
   bool is_code(std::uint64_t word) const;
 

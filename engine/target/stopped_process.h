@@ -115,7 +115,7 @@ class StoppedProcess : public Target {
 
   ProcessFiles files_;
   std::chrono::milliseconds patience_;
-  pid_t only_ = 0;  // the one thread that is to be held; 0: all
+  pid_t only_ = 0;                   // the one thread that is to be held; 0: all
   std::map<pid_t, Sleep> sleepers_;  // before the stop
   std::vector<Thread> threads_;
   std::vector<pid_t> seized_;                          // also those that have not stopped
