@@ -143,7 +143,7 @@ Status FutureJumps::step(target::Target& target, Block& block, Process& process,
     process.proofs.try_emplace(Addr{point.address}, Proof{.middle = std::move(*middle), .open = {}});
   }
   begin(target, process);
-  look(target, *maps, process);
+  look(target, *maps, {Addr{block.head().agent_text}, Addr{block.head().agent_text_end}}, process);
   for (const std::uint32_t i : possible) {
     const Proof& proof = process.proofs[Addr{block.points()[i].address}];
     if (proof.is_begun && proof.open.empty())
@@ -172,7 +172,8 @@ void FutureJumps::begin(target::Target& target, Process& process) {
 }
 
 // On a thread of its own: the kernel lets go of a program's thread that did not stop in time when its tracer's thread ends.
-void FutureJumps::look(target::Target& target, const std::vector<target::Mapping>& maps, Process& process) {
+void FutureJumps::look(target::Target& target, const std::vector<target::Mapping>& maps, const CodeRange& agent,
+                       Process& process) {
   std::set<pid_t> open;
   for (const auto& [address, proof] : process.proofs) open.insert(proof.open.begin(), proof.open.end());
   const auto begun = Clock::now();
@@ -180,7 +181,7 @@ void FutureJumps::look(target::Target& target, const std::vector<target::Mapping
   const pid_t pid = target.pid();
   std::chrono::nanoseconds longest{0};
   const auto look_at = [&](pid_t tid) {
-    const ThreadLook seen = look_at_thread(target, maps, tid);
+    const ThreadLook seen = look_at_thread(target, maps, agent, tid);
     longest = std::max(longest, seen.stopped);
     const bool has_gone = is_gone(pid, tid);
     if (!has_gone && (!seen.kept || target::may_lend_memory(pid, tid))) return;

@@ -34,7 +34,7 @@
 #include <vector>
 
 #include "engine/arm/arm_state.h"
-#include "engine/patch/live_code_addresses.h"
+#include "engine/patch/sequence_search.h"
 #include "engine/process/block.h"
 #include "engine/target/target.h"
 
@@ -69,7 +69,7 @@ class FutureJumps {
 
   Status step(target::Target& target, Block& block, Process& process, std::span<const std::uint32_t> points);
   void begin(target::Target& target, Process& process);
-  void look(target::Target& target, const std::vector<target::Mapping>& maps, Process& process);
+  void look(target::Target& target, const std::vector<target::Mapping>& maps, const CodeRange& agent, Process& process);
   Status write(target::Target& target, Block& block, Process& process, std::span<const std::uint32_t> points);
   void note(const Block& block, std::uint32_t point, const std::string& why);
   void forget_ended();

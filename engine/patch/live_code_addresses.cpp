@@ -35,6 +35,7 @@ LiveCodeAddresses LiveCodeAddresses::of_thread(target::Target& process, const st
                                                const target::ThreadPlace& place, const std::function<void()>& seen) {
   LiveCodeAddresses all;
   all.read_stack(process, maps, Addr{place.sp});
+  all.read_interrupted_stacks(process, maps);
   seen();
   all.know_code(maps);
   all.add(place.ip);
@@ -54,7 +55,6 @@ bool LiveCodeAddresses::has_in(Addr begin, Addr end) const {
 }
 
 void LiveCodeAddresses::read_stack(target::Target& process, const std::vector<target::Mapping>& maps, Addr sp) {
-  words_.clear();
   const target::Mapping* stack = target::mapping_at(maps, sp);
   if (stack == nullptr || sp.value < kRedZone) {
     is_known_ = false;
@@ -62,12 +62,34 @@ void LiveCodeAddresses::read_stack(target::Target& process, const std::vector<ta
   }
   const Addr begin = std::max(stack->begin, Addr{(sp.value - kRedZone) / 8 * 8}),
              end = std::min(stack->end, sp + kMostStack);
-  words_.resize((end - begin) / 8);
-  if (!process.read(begin, words_.data(), words_.size() * 8)) is_known_ = false;
+  read_.insert(read_.end(), {begin, end});
+  const std::size_t before = words_.size();
+  words_.resize(before + (end - begin) / 8);
+  if (!process.read(begin, words_.data() + before, (words_.size() - before) * 8)) is_known_ = false;
+}
+
+bool LiveCodeAddresses::has_read(Addr sp) const {
+  for (std::size_t i = 0; i < read_.size(); i += 2)
+    if (read_[i] <= sp && sp < read_[i + 1]) return true;
+  return false;
+}
+
+// What looks like a frame may be none: so there is a limit.
+void LiveCodeAddresses::read_interrupted_stacks(target::Target& process, const std::vector<target::Mapping>& maps) {
+  constexpr int kMostStacks = 4;
+  int stacks = 0;
+  for (std::size_t i = arch::kStackBeforeIp; i < words_.size(); ++i) {
+    if (!arch::is_of_breakpoint(std::span<const std::uint64_t>(words_).subspan(i))) continue;
+    const Addr sp{words_[i - arch::kStackBeforeIp]};
+    if (has_read(sp) || target::mapping_at(maps, sp) == nullptr) continue;
+    if (++stacks > kMostStacks) return void(is_known_ = false);
+    read_stack(process, maps, sp);
+  }
 }
 
 void LiveCodeAddresses::add_stack() {
   for (const std::uint64_t word : words_) add(word);
+  words_.clear();
 }
 
 void LiveCodeAddresses::add_stack_without_traps() {

@@ -49,24 +49,29 @@ std::optional<LiveCodeAddresses> look_asleep(target::Target& process, const std:
   return has_slept ? std::optional(std::move(kept)) : std::nullopt;
 }
 
-ThreadLook look_stopped(target::Target& process, const std::vector<target::Mapping>& maps, pid_t tid) {
+ThreadLook look_stopped(target::Target& process, const std::vector<target::Mapping>& maps, const CodeRange& agent,
+                        pid_t tid) {
   ThreadLook look;
   if (target::is_filtered(process.pid(), tid) && !target::can_suspend_filters()) return look;
   auto held = target::StoppedProcess::hold_thread(process.pid(), tid, kTurnPatience);
   if (!held || (*held)->places().size() != 1) return look;
   const auto begun = Clock::now();
-  look.kept = LiveCodeAddresses::of_thread(**held, maps, (*held)->places().front(), [&] { (*held)->let_go(); });
+  const target::ThreadPlace place = (*held)->places().front();
+  if (Addr{place.ip} < agent.begin || agent.end <= Addr{place.ip})
+    look.kept = LiveCodeAddresses::of_thread(**held, maps, place, [&] { (*held)->let_go(); });
+  (*held)->let_go();
   look.stopped = Clock::now() - begun;
   return look;
 }
 
 }  // namespace
 
-ThreadLook look_at_thread(target::Target& process, const std::vector<target::Mapping>& maps, pid_t tid) {
+ThreadLook look_at_thread(target::Target& process, const std::vector<target::Mapping>& maps, const CodeRange& agent,
+                          pid_t tid) {
   constexpr int kMostTries = 3;  // it may have gone to sleep, or woken, during the look
   for (int tries = 0; tries < kMostTries; ++tries)
     if (auto kept = look_asleep(process, maps, tid)) return {.kept = std::move(kept), .stopped = {}};
-  return look_stopped(process, maps, tid);
+  return look_stopped(process, maps, agent, tid);
 }
 
 // A list of a folder that changes meanwhile may lack some: two equal ones that are as long as the kernel says lack none.

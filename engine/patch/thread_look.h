@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/patch/live_code_addresses.h"
+#include "engine/patch/sequence_search.h"
 #include "engine/target/target.h"
 
 namespace uprobe::control {
@@ -22,8 +23,11 @@ struct ThreadLook {
   std::chrono::nanoseconds stopped{0};    // for how long it was stopped
 };
 
-// `maps`: the process's. What the thread held by ptrace ends with the calling thread at the latest; it lets SIGCHLD through.
-ThreadLook look_at_thread(target::Target& process, const std::vector<target::Mapping>& maps, pid_t tid);
+// `maps`: the process's. `agent`: the agent's code; a thread that runs there is not seen through, because it may be about to leave for
+// an address that it has in registers. What the calling thread holds by ptrace it lets go at its end at the latest; it must let
+// SIGCHLD through.
+ThreadLook look_at_thread(target::Target& process, const std::vector<target::Mapping>& maps, const CodeRange& agent,
+                          pid_t tid);
 
 // The ids of all threads that the process had at some moment of the call; empty: they come and go too fast to tell.
 std::vector<pid_t> all_threads_of(pid_t pid);

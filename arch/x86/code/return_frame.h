@@ -53,6 +53,8 @@ inline std::uint64_t& kept_restorer(HandlerStack& stack) { return stack.context.
 // Whether `words`, from the instruction pointer of a frame on, are those of a handler of a breakpoint instruction: the signal's
 // information follows the frame (Linux: arch/x86/include/asm/sigframe.h, struct rt_sigframe).
 bool is_of_breakpoint(std::span<const std::uint64_t> words);
+// So many words before the instruction pointer a frame has the stack pointer of what was interrupted.
+inline constexpr std::size_t kStackBeforeIp = (offsetof(ReturnFrame, ip) - offsetof(ReturnFrame, sp)) / 8;
 
 // The frame of a thread that has no extended state yet.
 ReturnFrame make_return_frame(const ThreadRegisters& registers, std::uint64_t mask);
