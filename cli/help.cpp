@@ -193,7 +193,8 @@ Running session:
                             the rings, each at its own pace: makes a socket in
                             a folder that only you can write to (uprobe/ring.h)
       --control=SESSION     change a running session: -p and -i add (or, by -:,
-                            delete) probes; --list shows them
+                            delete) probes; --list shows them, --list -v how
+                            each is placed now, and why not by a jump
       --remove=EVENT        with --control: remove [GROUP/]EVENT or GROUP/
       --disable[=EVENT]     with --control: record nothing of [GROUP/]EVENT, of
                             GROUP/ or of all

@@ -25,7 +25,9 @@ Result<Commands> gather_commands(const Call& call) {
   Commands commands;
   for (const ControlCommand& wanted : call.options.commands) {
     if (wanted.kind != CommandKind::define) {
-      commands.list.push_back({.kind = wanted.kind, .text = wanted.name, .default_object = {}});
+      const bool is_long = wanted.kind == CommandKind::list && call.options.verbosity > 0;
+      commands.list.push_back(
+          {.kind = is_long ? CommandKind::tiers : wanted.kind, .text = wanted.name, .default_object = {}});
       commands.contexts.emplace_back();
       continue;
     }

@@ -15,6 +15,7 @@
 // is made under a filter that the program has put in force.
 #include "preload/restarts.h"
 
+#include "engine/shared/future_jump.h"
 #include "preload/copies.h"
 #include "preload/slots.h"
 #include "preload/system_call.h"
@@ -68,9 +69,21 @@ bool is_gone(const ProcessBlock& block, const AreaHeader* area) {
          (area != nullptr && __atomic_load_n(&area->tool_gone, __ATOMIC_ACQUIRE) != 0);
 }
 
-bool is_breakpoint(const Point& point) {
-  return point.state == static_cast<u32>(shared::PointState::armed) && point.jump_bytes == 0 &&
-         point.prefix_window == 0 && point.role == static_cast<u32>(shared::PointRole::probe);
+// Whether it is a breakpoint as yet.
+bool is_future_jump(const Point& point, const shared::Undo& undo) {
+  u8 text[shared::kJumpBytes];
+  for (u32 i = 0; i < shared::kJumpBytes; ++i) {
+    u64 byte = 0;
+    if (!uprobe_peek1(point.address + i, &byte)) return false;
+    text[i] = static_cast<u8>(byte);
+  }
+  return shared::is_future_jump(point, undo, text);
+}
+
+bool is_breakpoint(const Point& point, const shared::Undo& undo) {
+  return point.state == static_cast<u32>(shared::PointState::armed) && point.prefix_window == 0 &&
+         point.role == static_cast<u32>(shared::PointRole::probe) &&
+         (point.jump_bytes == 0 || is_future_jump(point, undo));
 }
 
 bool protect(u64 page, u64 protection) {
@@ -98,7 +111,7 @@ void put_all_back(ProcessBlock& block) {
   Point* points = at_offset<Point>(&block, block.point_offset);
   auto* undo = at_offset<shared::Undo>(&block, block.undo_offset);
   for (u32 i = 0; i < block.point_count; ++i)
-    if (is_breakpoint(points[i])) put_back(points[i], undo[i]);
+    if (is_breakpoint(points[i], undo[i])) put_back(points[i], undo[i]);
   __atomic_store_n(&block.alone, 0, __ATOMIC_RELEASE);
 }
 

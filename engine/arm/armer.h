@@ -3,11 +3,13 @@
 // its mappings changed; mappings that were looked at before are left alone.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <utility>
 
 #include "engine/arm/arm_state.h"
 #include "engine/arm/barring.h"
+#include "engine/arm/future_jumps.h"
 #include "engine/arm/live_points.h"
 #include "engine/arm/process_arming.h"
 #include "engine/process/block.h"
@@ -38,12 +40,16 @@ class Armer {
   void refuse(std::uint16_t event, const std::string& why) { state_.report.refusals[event] = why; }
   // A breakpoint inside a restartable sequence has made the kernel abort it: removes the probes there for good (barring.h).
   Status bar(target::Target& target, Addr block, const AbortPlace& place, const Barring::ThreadCount& threads);
-  // Repairs a running process after foreign breakpoints; see foreign_breakpoints.h. An Error: there is no block.
+  // Repairs a running process after foreign breakpoints (foreign_breakpoints.h), and writes jumps that have become possible
+  // (future_jumps.h). An Error: there is no block.
   Status mend(target::Target& target, Addr block);
+  // The part of the time of mend() that went to looking at threads.
+  std::chrono::nanoseconds take_look_time() { return future_.take_time(); }
   const ArmReport& report() const { return state_.report; }
 
  private:
   ArmState state_;
+  FutureJumps future_{state_};
 };
 
 }  // namespace uprobe::control

@@ -27,8 +27,8 @@ bool can_be_breakpoint(const shared::Point& point) {
   return shared::is_armed_jump(point) && point.insn_bytes <= sizeof(shared::Undo::original);
 }
 
-Patch to_breakpoint(const shared::Point& point, const shared::Undo& undo) {
-  Patch patch = patch_back(point, undo);
+Patch to_breakpoint(target::Target& target, const shared::Point& point, const shared::Undo& undo) {
+  Patch patch = patch_back_now(target, point, undo);
   patch.after[0] = kBreakpoint;
   return patch;
 }
@@ -77,7 +77,7 @@ Status make_breakpoints(target::Target& target, Block& block, const Changed& rea
   RETURN_IF_ERROR(block.write_head(target));
   for (const Pending& p : pending) {
     const std::uint32_t i = block.leads_to(*p.known);
-    patches.push_back(to_breakpoint(block.points()[i], block.undo()[i]));
+    patches.push_back(to_breakpoint(target, block.points()[i], block.undo()[i]));
   }
   ProcessSerializer serializer(target.pid());
   const std::vector<Patched> outcomes = patch_running(target, patches, serializer);

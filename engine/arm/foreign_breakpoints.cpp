@@ -10,6 +10,7 @@
 #include "engine/patch/patch.h"
 #include "engine/process/processes.h"
 #include "engine/process/text_view.h"
+#include "engine/shared/future_jump.h"
 #include "engine/target/process_list.h"
 
 namespace uprobe::control {
@@ -31,6 +32,12 @@ Patch mended(TextView& text, const shared::Point& point, const shared::Undo& und
   return on_jump || patch.before == original ? patch : Patch{.size = 0};
 }
 
+bool is_future(TextView& text, const shared::Point& point, const shared::Undo& undo) {
+  std::uint8_t now[shared::kJumpBytes] = {};
+  return shared::is_armed_jump(point) && text.read(Addr{point.address}, now, sizeof now) &&
+         shared::is_future_jump(point, undo, now);
+}
+
 // Whether another tool, which is alive, is changing the process.
 bool is_being_changed(const shared::ProcessBlock& head) {
   return head.changer != 0 && !threads_of(static_cast<pid_t>(head.changer)).empty();
@@ -50,12 +57,16 @@ Status Armer::mend(target::Target& target, Addr at) {
   RETURN_IF_ERROR(mend_semaphores(state_, target, at));
   auto block = state_.known.take(target, at);
   if (!block) return block.error();
-  std::vector<std::uint32_t> suspects;
+  std::vector<std::uint32_t> suspects, future;
   TextView text(target);
-  for (std::uint32_t i = 0; i < block->points().size(); ++i)
+  for (std::uint32_t i = 0; i < block->points().size(); ++i) {
     if (mended(text, block->points()[i], block->undo()[i]).size != 0) suspects.push_back(i);
+    if (is_future(text, block->points()[i], block->undo()[i])) future.push_back(i);
+  }
   state_.known.keep(block.take());
-  if (suspects.empty() || procfs::tracer_of(target.pid()) != 0) return ok();
+  if (suspects.empty()) return future_.step(target, at, future);
+  future_.forget(target.pid());
+  if (procfs::tracer_of(target.pid()) != 0) return ok();
   const auto maps = target.maps();
   auto now = Block::read(target, at);
   if (!maps || !now || now->head().left != 0 || is_being_changed(now->head())) return ok();
@@ -83,7 +94,7 @@ void ForeignBreakpoints::step() {
   find_children();
   std::erase_if(known_, [this](pid_t pid) { return !look(pid); });
   const auto end = std::chrono::steady_clock::now();
-  next_ = end + std::max<std::chrono::steady_clock::duration>(50ms, 50 * (end - begin));
+  next_ = end + std::max<std::chrono::steady_clock::duration>(50ms, 50 * (end - begin - armer_.take_look_time()));
 }
 
 void ForeignBreakpoints::find_children() {

@@ -53,6 +53,15 @@ Status LiveChanges::add(const ProbeSet& more) {
   return added;
 }
 
+TierCounts LiveChanges::tiers() {
+  TierCounts counts;
+  static_cast<void>(each_process([&](auto& target, Addr block) {
+    static_cast<void>(count_tiers(target, block, counts));
+    return ok();
+  }));
+  return counts;
+}
+
 // A process in which they cannot be counted is ending.
 void LiveChanges::switch_semaphores(const std::vector<SemaphoreOf>& semaphores, bool on) {
   for (const SemaphoreOf& one : semaphores) {

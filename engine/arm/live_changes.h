@@ -8,6 +8,7 @@
 //   add a point        its copy in an island; its consumers, undo entry and Point, not referred to yet; the head; its word
 //                      in the hash, which other searches skip; the breakpoint, one byte. A thread that traps finds everything.
 //                      A jump that has displaced the place becomes a breakpoint first (Armer::take_jumps has the order).
+//                      Where a jump fits, the breakpoint becomes one when no thread is inside (future_jumps.h).
 //   add a consumer     a new list, which nothing refers to yet; the slot's mark "ask the agent", one byte, since the body
 //                      records one event only; the word `consumer` of the Point. A hit before that has the old list.
 //   remove an event    Event::state in the session area, for all processes at once: from then on no hit is recorded. The points
@@ -31,6 +32,7 @@
 #include <vector>
 
 #include "engine/arm/armer.h"
+#include "engine/arm/tier_count.h"
 
 namespace uprobe::control {
 
@@ -45,6 +47,9 @@ class LiveChanges {
   Status add(const ProbeSet& more);
   // The events must be switched off. `is_live` says which events are left.
   void remove(std::span<const std::uint16_t> events, const std::function<bool(std::uint16_t)>& is_live);
+
+  // How the places of all events are probed now, in all processes together.
+  TierCounts tiers();
 
   // The semaphores of events that are switched on or off, in every process.
   struct SemaphoreOf {

@@ -82,6 +82,13 @@ Status count_semaphores(ArmState& state, target::Target& target, Block& block) {
   return ProcessArming(state, target, block, *maps, nothing, ProcessArming::How::live).count_semaphores();
 }
 
+// The windows of everything that the session wants in a file, what is being added included; null: breakpoints only.
+const plan::FileJumps* jumps_of(ArmState& state, const FilePoints& file) {
+  const auto& files = state.probes.files();
+  const auto planned = std::ranges::find_if(files, [&](const FilePoints& one) { return one.file == file.file; });
+  return state.jumps && planned != files.end() && has_probes(*planned) ? &state.jumps->of(*planned) : nullptr;
+}
+
 // True: an IFUNC in the mapping has not chosen yet.
 Result<bool> add_in(ProcessArming& process, const target::Mapping& m, const ProbeSet& more) {
   MappingArming arming(process, m, false);
@@ -91,7 +98,7 @@ Result<bool> add_in(ProcessArming& process, const target::Mapping& m, const Prob
     if (has_changed(file, *version))
       return Error{.code = Code::refused, .text = "the file has changed since it was read", .where = m.path};
     RETURN_IF_ERROR(uncover(process, file, m));
-    RETURN_IF_ERROR(arming.arm_file(file, nullptr));
+    RETURN_IF_ERROR(arming.arm_file(file, jumps_of(process.state, file)));
   }
   return arming.waits();
 }

@@ -50,6 +50,14 @@ bool may_jump(shared::PointRole role) {
   return role == shared::PointRole::probe || role == shared::PointRole::open_call;
 }
 
+// Whether a jump may come later, when the tool has seen that no thread is inside. Not for a short jump, whose long jump stays in
+// the padding, nor for a prefix window: a breakpoint at its beginning is not the one at the place.
+bool can_be_future(const Pending& pending, const plan::Window& window) {
+  using plan::WindowKind;
+  return pending.point.role == shared::PointRole::probe && window.kind != WindowKind::short_jump &&
+         window.kind != WindowKind::prefix_window;
+}
+
 // The instructions before the place, where the jump begins.
 std::unique_ptr<Pending> prefix_window_of(const Pending& place, const plan::FileJumps& jumps,
                                           const plan::Window& window, const Block& block, const target::Mapping& m) {
@@ -192,28 +200,36 @@ void MappingArming::leave_barred_out(std::span<const PlannedPoint> points) {
     if (const char* why = reason_barred(block_, point, mapping_)) refuse(point, why);
 }
 
-// The window that a point may use in this mapping; null: none, for the reason in `why`.
+// What tells against a jump as long as a thread may be in the middle of its window.
+const char* MappingArming::why_not_yet() const {
+  return process_.is_live ? "the program is running" : "the program may be executing it";
+}
+
+// The window that a point may use in this mapping; null: none, for the reason in `why`. A window with a reason is for a future
+// jump.
 const plan::Window* MappingArming::window_for(const Pending& pending, const plan::FileJumps* jumps, std::string& why) {
   const auto none = [&why](std::string because) -> const plan::Window* {
     why = std::move(because);
     return nullptr;
   };
   if (changes_program(*pending.planned)) return none(kChangesProgram);
-  if (process_.is_live) return none("the program is running");
+  if (process_.is_live && jumps == nullptr) return none("the program is running");
   const plan::Window* window = jumps != nullptr ? jumps->window_at(pending.planned->site.address) : nullptr;
   if (window == nullptr) return none("the agent itself needs a breakpoint there, or another probe is too near");
   if (!window->is_jump() || !may_jump(pending.point.role)) return none(window->text());
   if (window->prefix_window != 0 && pending.point.role != shared::PointRole::probe)
     return none("the agent itself needs a jump of its own there");
-  if (!no_thread_runs() && !process_.no_thread_is_inside(*window, pending.point.address))
-    return none("the program may be executing it");
+  const bool is_future = !no_thread_runs() && !process_.no_thread_is_inside(*window, pending.point.address);
+  if (is_future && !can_be_future(pending, *window)) return none(why_not_yet());
   const bool has_middle = window->instructions > 1 || window->prefix_window != 0;
   if (has_middle && !process_.follows_returns())
     return none("it is not known how the program's signal handlers return");
   const std::size_t bytes = window->prefix_window + std::max(window->length, window->code_length);
   const Addr begin = pending.point.address - window->prefix_window;
   if (const char* barred = reason_barred(block_, mapping_, begin, begin + bytes)) return none(barred);
-  return has_original(pending, *jumps, *window) ? window : none("the bytes after it are not the file's");
+  if (!has_original(pending, *jumps, *window)) return none("the bytes after it are not the file's");
+  if (is_future) why = why_not_yet();
+  return window;
 }
 
 // Whether the process has the file's bytes in the window, and in the padding that takes its long jump.
@@ -290,10 +306,11 @@ void MappingArming::append(const PlannedPoint& point, std::optional<std::uint32_
   std::string why;
   const plan::Window* window = window_for(pending, jumps, why);
   const plan::Tier tier = state_.options.tier;
-  if (window == nullptr && tier == plan::Tier::jump && !point.consumers.empty())
+  if (!why.empty() && tier == plan::Tier::jump && !point.consumers.empty())
     return refuse(point, "it would need a breakpoint: " + why);
-  if (window == nullptr && tier != plan::Tier::breakpoint)
+  if (!why.empty() && tier != plan::Tier::breakpoint)
     for (const PlannedConsumer& consumer : point.consumers) state_.report.against[consumer.event] = why;
+  pending.is_future = window != nullptr && !why.empty();
   if (window != nullptr) take_window(pending, *jumps, *window, block_, mapping_);
   pending_.push_back(std::move(pending));
 }
@@ -398,8 +415,10 @@ Status MappingArming::publish() {
     if (p.long_jump) texts.push_back(text_of(index_of(p.known_long_jump)));
     if (p.prefix_window) process_.stands(p.point.address);
     texts.push_back(text_of(p.prefix_window ? index_of(p.prefix_window->known) : index));
+    const bool is_jump = p.window != nullptr && !p.is_future;
+    if (p.is_future) texts.back().armed = {{shared::kBreakpoint}, 1};
     add_events(state_.report.armed_events, *p.planned);
-    add_events(p.window != nullptr ? state_.report.jumps : state_.report.breakpoints, *p.planned);
+    add_events(is_jump ? state_.report.jumps : state_.report.breakpoints, *p.planned);
   }
   return process_.arm(texts, no_thread_runs());
 }

@@ -28,7 +28,7 @@ bool is_changed_code(const shared::Point& point, const shared::Undo& undo, const
 
 // Restores the text while other threads may be executing it. False where the probe has to stay.
 bool take_out(target::Target& target, const shared::Point& point, const shared::Undo& undo) {
-  const Patch patch = patch_back(point, undo);
+  const Patch patch = patch_back_now(target, point, undo);
   ProcessSerializer serializer(target.pid());
   return patch_running(target, {&patch, 1}, serializer).front() == Patched::done;
 }

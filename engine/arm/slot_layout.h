@@ -22,6 +22,7 @@ struct Pending {
   const PlannedPoint* planned = nullptr;
   std::optional<std::uint32_t> known;    // its entry in the block, if it was armed before
   const plan::Window* window = nullptr;  // for a jump; null: a breakpoint
+  bool is_future = false;                // the jump is to be written later: see future_jumps.h
   std::optional<NewPoint> long_jump;     // of a short jump: the jump in the padding; place_all sets its target
   std::optional<std::uint32_t> known_long_jump;
   std::unique_ptr<Pending>

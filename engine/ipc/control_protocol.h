@@ -14,7 +14,7 @@
 
 namespace uprobe {
 
-enum class CommandKind : unsigned char { define, remove, enable, disable, list, stats, clear, reset, info };
+enum class CommandKind : unsigned char { define, remove, enable, disable, list, stats, clear, reset, info, tiers };
 
 struct Command {
   CommandKind kind = CommandKind::list;

@@ -17,6 +17,7 @@
 #include <numeric>
 
 #include "engine/process/text_view.h"
+#include "engine/shared/future_jump.h"
 
 namespace uprobe::control {
 namespace {
@@ -144,6 +145,15 @@ Patch patch_back(const shared::Point& point, const shared::Undo& undo) {
   Patch patch{.at = Addr{point.address}, .size = static_cast<std::uint8_t>(armed.length)};
   std::copy_n(armed.bytes, armed.length, patch.before.begin());
   std::copy_n(undo.original, armed.length, patch.after.begin());
+  return patch;
+}
+
+Patch patch_back_now(target::Target& target, const shared::Point& point, const shared::Undo& undo) {
+  Patch patch = patch_back(point, undo);
+  Bytes now{};
+  const bool is_future =
+      target.read(patch.at, now.data(), patch.size) && shared::is_future_jump(point, undo, now.data());
+  if (is_future) patch.before = now;
   return patch;
 }
 

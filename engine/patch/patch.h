@@ -45,6 +45,8 @@ enum class Patched : std::uint8_t {
 
 // The patch from the armed text of a point to the original.
 Patch patch_back(const shared::Point& point, const shared::Undo& undo);
+// The same from the text as it is now, where a future jump (engine/shared/future_jump.h) is a breakpoint.
+Patch patch_back_now(target::Target& target, const shared::Point& point, const shared::Undo& undo);
 
 // Applies all patches of a process, which must not overlap, and returns the outcome of each, in the order of `patches`. A patch
 // that only sets or removes a breakpoint is one write, made first. A byte that belongs to no patch is never written: the

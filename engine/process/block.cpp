@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engine/process/block_check.h"
+#include "engine/shared/future_jump.h"
 #include "engine/shared/trampoline.h"
 
 namespace uprobe::control {
@@ -392,6 +393,12 @@ Status Block::set_following(target::Target& target, std::uint32_t point, std::ve
   return set_state(target, point, static_cast<shared::PointState>(points_[point].state));
 }
 
+Status Block::add_varying(target::Target& target, std::uint32_t point, std::uint16_t bits) {
+  std::uint16_t& varies = points_[point].following_varies;
+  varies = static_cast<std::uint16_t>(varies | bits);
+  return target.write(point_at(point) + offsetof(Point, following_varies), &varies, sizeof varies);
+}
+
 Status Block::set_points(target::Target& target, std::vector<Change> changes) {
   if (changes.empty()) return ok();
   // Another file may be mapped there now, so none of the old facts about the points is certain.
@@ -468,7 +475,10 @@ bool has_armed_text(target::Target& target, const Block& block, const shared::Po
   }
   const shared::ArmedText armed = shared::armed_text(point);
   std::uint8_t now[shared::kJumpBytes] = {};
-  return target.read(Addr{point.address}, now, armed.length) && std::equal(now, now + armed.length, armed.bytes);
+  if (!target.read(Addr{point.address}, now, armed.length)) return false;
+  if (std::equal(now, now + armed.length, armed.bytes)) return true;
+  const auto index = block.find(Addr{point.address});
+  return index && shared::is_future_jump(point, block.undo()[*index], now);
 }
 
 }  // namespace uprobe::control

@@ -98,6 +98,8 @@ class Block {
   Status set_state(target::Target& target, std::uint32_t point, shared::PointState state);
   Status set_states(target::Target& target, std::span<const std::uint32_t> points, shared::PointState state);
   Status set_following(target::Target& target, std::uint32_t point, std::vector<std::uint8_t> bytes);
+  // The bytes after the point that a neighbour's jump is about to change, in the bits of Point::following_varies; others stay.
+  Status add_varying(target::Target& target, std::uint32_t point, std::uint16_t bits);
   struct Change {
     std::uint32_t point;
     const NewPoint* with;

@@ -256,6 +256,29 @@ std::vector<ProbeState> EventChanges::list(const std::string& name) const {
   return all;
 }
 
+std::string EventChanges::list_tiers() const {
+  const std::lock_guard lock(changing_);
+  if (!recording_.is_on() || !targets_.has_mail()) return {};
+  control::MailService& mail = targets_.mail();
+  const auto [counts, against] =
+      mail.alone([&] { return std::pair(mail.changes().tiers(), targets_.armer().report().against); });
+  std::string text;
+  table_.alone([&] {
+    for (std::uint16_t event = 0; event < table_.probes().size(); ++event) {
+      if (!table_.probes()[event].live) continue;
+      const auto count = counts.find(event);
+      const auto why = against.find(event);
+      const Client* const client = table_.client_of(event);
+      text += name_of(table_.probes()[event]) +
+              (client != nullptr ? ", of process " + std::to_string(client->known_as) : "") + " " +
+              control::describe(count != counts.end() ? count->second : control::TierCount{},
+                                why != against.end() ? why->second : "") +
+              "\n";
+    }
+  });
+  return text;
+}
+
 std::optional<std::vector<EventProgress>> EventChanges::progress() const {
   const std::unique_lock lock(changing_, std::try_to_lock);
   if (!lock || !recording_.is_on()) return std::nullopt;

@@ -36,6 +36,8 @@ class EventChanges {
   Result<std::size_t> reset_counts(const std::string& name);
   // By name as for remove(); empty: all.
   std::vector<ProbeState> list(const std::string& name = {}) const;
+  // How the places of each event are probed now: a line for each, "GROUP/EVENT jump".
+  std::string list_tiers() const;
   std::optional<std::vector<EventProgress>> progress() const;
 
   // Runs `work` as one change.

@@ -87,6 +87,8 @@ Result<std::string> follow(EventChanges& changes, const Command& order) {
       return describe(changes.switch_events(order.text, false), "disabled");
     case CommandKind::list:
       return listing(changes.list());
+    case CommandKind::tiers:
+      return changes.list_tiers();
     case CommandKind::stats:
       return statistics(changes.list());
     case CommandKind::reset:

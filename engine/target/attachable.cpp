@@ -157,6 +157,17 @@ Status check_lending(pid_t pid) {
   return ok();
 }
 
+bool may_lend_memory(pid_t pid, pid_t tid) {
+  const auto children = procfs::read(pid, tid, "children");
+  if (!children) return true;
+  std::istringstream words(*children);
+  for (pid_t child = 0; words >> child;) {
+    const long compared = ::syscall(SYS_kcmp, pid, child, KCMP_VM, 0, 0);
+    if (compared == 0 || (compared < 0 && errno != ESRCH)) return true;
+  }
+  return false;
+}
+
 Error explain_refusal(pid_t pid, int error) {
   if (error != EPERM && error != EACCES) return refused(pid, std::strerror(error));
   struct stat owner {};

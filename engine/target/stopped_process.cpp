@@ -75,7 +75,33 @@ Result<std::unique_ptr<StoppedProcess>> StoppedProcess::hold(pid_t pid, std::chr
   return process;
 }
 
+// As short as can be: what takes time comes before the stop. The memory of a process that has called execve since cannot be read any
+// more.
+Result<std::unique_ptr<StoppedProcess>> StoppedProcess::hold_thread(pid_t pid, pid_t tid,
+                                                                    std::chrono::milliseconds patience) {
+  auto files = ProcessFiles::open(pid);
+  if (!files) return files.error();
+  std::unique_ptr<StoppedProcess> process(new StoppedProcess(files.take(), patience));
+  auto place = find_remote_call_place(process->files_);
+  if (!place) return place.error();
+  if (place->is_left) return Error{.code = Code::refused, .text = "a killed tool has left its code in the process"};
+  process->only_ = tid;
+  Status held = process->hold_all();
+  std::uint8_t there = 0;
+  if (held && process->read(place->at, &there, sizeof there))
+    process->place_ = place->at, process->before_ = std::move(place->before);
+  else
+    held = held ? in_execve() : held;
+  if (!held) return held.error();
+  if (process->threads_.empty()) return process_ended();
+  return process;
+}
+
 StoppedProcess::~StoppedProcess() { let_go(); }
+
+std::vector<pid_t> StoppedProcess::wanted_threads() const {
+  return only_ != 0 ? std::vector<pid_t>{only_} : threads_of(pid());
+}
 
 Status StoppedProcess::hold_all() {
   std::vector<pid_t> stopping;
@@ -118,7 +144,7 @@ int StoppedProcess::seize(pid_t tid) {
 // Threads that begin while others are being stopped come with the next look.
 Result<bool> StoppedProcess::seize_new(std::vector<pid_t>& stopping) {
   bool found = false;
-  for (const pid_t tid : threads_of(pid())) {
+  for (const pid_t tid : wanted_threads()) {
     if (std::find(seized_.begin(), seized_.end(), tid) != seized_.end()) continue;
     if (const int error = seize(tid); error != 0) {
       if (error == ESRCH || is_zombie(pid(), tid)) continue;

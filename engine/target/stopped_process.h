@@ -35,6 +35,9 @@ class StoppedProcess : public Target {
   // process has been let go then, but for threads that have not stopped within `patience`: the end of the calling thread lets these
   // go. A parent in vfork does not stop before its child has gone on.
   static Result<std::unique_ptr<StoppedProcess>> hold(pid_t pid, std::chrono::milliseconds patience = kPatience);
+  // One thread alone, for a look: the others run on, and is_held() holds for that thread. Code::refused where a killed tool has left
+  // something in the process.
+  static Result<std::unique_ptr<StoppedProcess>> hold_thread(pid_t pid, pid_t tid, std::chrono::milliseconds patience);
   ~StoppedProcess() override;  // lets go
 
   pid_t pid() const override { return files_.pid(); }
@@ -107,8 +110,11 @@ class StoppedProcess : public Target {
   arch::ThreadRegisters resume_frame() const;
   Thread* thread(pid_t tid);
 
+  std::vector<pid_t> wanted_threads() const;
+
   ProcessFiles files_;
   std::chrono::milliseconds patience_;
+  pid_t only_ = 0;                   // the one thread that is to be held; 0: all
   std::map<pid_t, Sleep> sleepers_;  // before the stop
   std::vector<Thread> threads_;
   std::vector<pid_t> seized_;                          // also those that have not stopped

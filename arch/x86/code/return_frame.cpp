@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "arch/code/return_frame.h"
 
+#include <signal.h>
+
 namespace uprobe::arch {
 
 ReturnFrame make_return_frame(const ThreadRegisters& r, std::uint64_t mask) {
@@ -15,6 +17,13 @@ ReturnFrame make_return_frame(const ThreadRegisters& r, std::uint64_t mask) {
   f.cs = static_cast<std::uint16_t>(r.cs), f.ss = static_cast<std::uint16_t>(r.ss);
   f.mask = mask;
   return f;
+}
+
+bool is_of_breakpoint(std::span<const std::uint64_t> words) {
+  constexpr std::size_t kInformation = (sizeof(HandlerStack) - offsetof(HandlerStack, context.ip)) / sizeof words[0];
+  constexpr std::uint64_t kKernel = 0x80;  // SI_KERNEL, in the word after si_signo and si_errno
+  return words.size() > kInformation + 1 && static_cast<std::uint32_t>(words[kInformation]) == SIGTRAP &&
+         static_cast<std::uint32_t>(words[kInformation + 1]) == kKernel;
 }
 
 bool is_plausible(const ReturnFrame& frame, std::uint64_t at) {

@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "arch/abi/thread_registers.h"
 
@@ -48,6 +49,12 @@ struct HandlerStack {
 };
 // Where the agent keeps the restorer that it has replaced: in the last of the words that the kernel neither writes nor reads.
 inline std::uint64_t& kept_restorer(HandlerStack& stack) { return stack.context.reserved[7]; }
+
+// Whether `words`, from the instruction pointer of a frame on, are those of a handler of a breakpoint instruction: the signal's
+// information follows the frame (Linux: arch/x86/include/asm/sigframe.h, struct rt_sigframe).
+bool is_of_breakpoint(std::span<const std::uint64_t> words);
+// So many words before the instruction pointer a frame has the stack pointer of what was interrupted.
+inline constexpr std::size_t kStackBeforeIp = (offsetof(ReturnFrame, ip) - offsetof(ReturnFrame, sp)) / 8;
 
 // The frame of a thread that has no extended state yet.
 ReturnFrame make_return_frame(const ThreadRegisters& registers, std::uint64_t mask);
