@@ -144,8 +144,19 @@ bool map_pages(ProcessBlock& block, const SignalFrame& frame, long& result) {
     return true;
   }
   forget(block, pages);
-  if (is_file) show_to_tool(block, frame, pages, shared::MailKind::code_mapped);
+  if (!is_file) return true;
+  show_to_tool(block, frame, pages, shared::MailKind::code_mapped);
+  if (block.code_shown == 0) block.code_shown = 1;
   return true;
+}
+
+// The first hook comes with nothing mapped. At the second one code has been shown, or the loader maps it in a way that the agent
+// does not see.
+bool is_quiet_hook(ProcessBlock& block) {
+  const u32 hit = block.hook_hits;
+  if (hit >= __atomic_load_n(&block.quiet_hooks, __ATOMIC_RELAXED)) return false;
+  block.hook_hits = hit + 1;
+  return hit == 0 || block.code_shown != 0;
 }
 
 // After a loader has relocated a library it makes part of its data read-only: its IFUNCs have chosen, its constructors are
