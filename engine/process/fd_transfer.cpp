@@ -224,7 +224,7 @@ Status check_mapped(Target& target, std::span<const MappedRange> ranges, int fd)
   return std::all_of(ranges.begin(), ranges.end(), is_of_file) ? ok() : Status(exchanged());
 }
 
-// Compares the text of the links: the target controls what they lead to. The tool's own never change.
+// Compares the text of the links: the target controls what they lead to. Its own the tool reads once.
 bool shares_our_view(pid_t pid) {
   static constexpr std::array kLinks = {"ns/pid", "ns/mnt", "root"};
   static const std::array ours = {procfs::link("/proc/self/ns/pid"), procfs::link("/proc/self/ns/mnt"),

@@ -409,7 +409,7 @@ struct ProcessBlock {
   u32 stack_cursor;   // of the search for stacks of ended threads
   u32 by_descriptor;  // of kOurSignals, named by a signalfd of the program
   u32 hook_hits;      // of library hooks, up to quiet_hooks
-  u32 code_shown;     // 1: a call of mmap has shown code to the tool
+  u32 code_shown;     // 1: code that came by mmap has been shown to the tool; 2: it has not answered for some of it
   PendingSignal pending[kPendingSignals];
   DeferredSignal held[kDeferredSignals];
   Repeat repeats[kRepeats];

@@ -153,6 +153,16 @@ TEST_F(Mappings, AHookIsNotQuietWhereNoCodeWasShown) {
   EXPECT_FALSE(agent::is_quiet_hook(block_));
 }
 
+TEST_F(Mappings, AHookIsNotQuietWhereTheToolHasNotAnswered) {
+  block_.quiet_hooks = 2;
+  EXPECT_TRUE(agent::is_quiet_hook(block_));
+  block_.tool_gone = 1;
+  map(kCode, MAP_PRIVATE);
+  block_.tool_gone = 0;
+  map(kCode, MAP_PRIVATE);
+  EXPECT_FALSE(agent::is_quiet_hook(block_));
+}
+
 // More mappings than the table has entries: it then covers too much, never too little.
 TEST_F(Mappings, NoneIsForgottenWhenTheTableIsFull) {
   constexpr std::size_t kMany = 3 * shared::kFileRanges;
