@@ -188,13 +188,14 @@ const Point* find_point(const ProcessBlock& block, u64 address);
 u32 index_of(const ProcessBlock& block, const Point& point);
 const shared::Undo& undo_of(const ProcessBlock& block, const Point& point);
 
-// mail.cpp. Sends a request to the tool and executes the system calls that the tool commands, until it is done. Bounded.
+// mail.cpp. Sends a request to the tool and executes the system calls that the tool commands, until it is done. Bounded. False:
+// the tool has not served it.
 struct Request {
   shared::MailKind kind;
   u32 tid;
   u64 path, folder;  // see MailSlot
 };
-void ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request);
+bool ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request);
 
 // How the two sides wake each other, and how long the agent waits.
 struct Line {

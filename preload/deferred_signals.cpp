@@ -108,8 +108,9 @@ u64 deferred_signals(const ProcessBlock& block) {
 }
 
 void forget_deferred(ProcessBlock& block) {
-  for (DeferredSignal& held : block.held) held.state = kFree;
-  block.deferred_count = 0;
+  for (DeferredSignal& held : block.held)
+    if (held.state != kFree) held.state = kFree;
+  if (block.deferred_count != 0) block.deferred_count = 0;
 }
 
 // With their siginfo; the kernel keeps them while they are blocked. Sent to the process, or to one of its threads.

@@ -77,6 +77,14 @@ void remember_mask(ProcessBlock& block, const shared::ThreadEntry& entry, u64 ma
 
 void free_place(PendingSignal& signal) { __atomic_store_n(&signal.taken, 0, __ATOMIC_RELEASE); }
 
+// A list has taken places only: where the pool has none, all lists are empty, and a child need not touch the table of threads, whose
+// half a megabyte it would get page by page.
+bool has_taken_place(const ProcessBlock& block) {
+  for (const PendingSignal& signal : block.pending)
+    if (signal.taken != 0) return true;
+  return false;
+}
+
 // The frame does not fit on the alternate stack that the application has made: it dies as it would have (setup_rt_frame
 // fails, force_sigsegv). System calls: of a process about to die.
 [[noreturn]] void kill_by_segv() {
@@ -171,8 +179,11 @@ void forget_other_threads(ProcessBlock& block) {
   expect_nothing_of_others(block);
   const shared::ThreadEntry* own = thread_entry(block, thread_pointer(), false);
   if (own != nullptr && own->pending != 0) return;  // its own pending signals are in the pool
-  for (shared::ThreadEntry& entry : threads_of(block)) entry.pending = 0;
-  for (PendingSignal& signal : block.pending) free_place(signal);
+  if (!has_taken_place(block)) return;
+  for (shared::ThreadEntry& entry : threads_of(block))
+    if (entry.pending != 0) entry.pending = 0;
+  for (PendingSignal& signal : block.pending)
+    if (signal.taken != 0) free_place(signal);
 }
 
 extern "C" {

@@ -256,17 +256,17 @@ bool converse(const Line& line, MailSlot& slot, u32 number) {
 }
 
 // Not under a filter that came later: it may forbid the waiting, and whatever the tool has the thread do.
-void ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request) {
-  if ((__atomic_load_n(&block.flags, __ATOMIC_RELAXED) & shared::kBlockFilteredLater) != 0) return;
+bool ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request) {
+  if ((__atomic_load_n(&block.flags, __ATOMIC_RELAXED) & shared::kBlockFilteredLater) != 0) return false;
   learn_rseq(block);  // the first request comes when libc has set up the thread
-  if (area == nullptr || !is_answered(block, area)) return;
+  if (area == nullptr || !is_answered(block, area)) return false;
   Mailbox& box = *mailbox_of(area);
   const u32 called = agent::called(block, request.tid);
   const Line line = line_to(area, called);
   MailSlot* slot = take_slot(block, area, box, line);
   if (slot == nullptr) {
     __atomic_fetch_add(&live_of(area).mail_timeouts, 1, __ATOMIC_RELAXED);
-    return;
+    return false;
   }
   slot->kind = static_cast<u32>(request.kind);
   slot->tid = request.tid;
@@ -285,6 +285,7 @@ void ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request) {
   });
   if (!is_done && !is_refused && !is_over(area)) give_up(block, area);
   free_slot(box, *slot);
+  return is_done;
 }
 
 // A filter that is older than the agent has allowed these calls before. A child in its parent's memory leaves the flush to the

@@ -22,6 +22,9 @@ constexpr u64 kProtRead = 1, kProtWrite = 2, kProtExec = 4, kMapType = 0xf, kMap
               kMapAnonymous = 0x20;
 constexpr u64 kPageBits = 12;
 
+// Of ProcessBlock::code_shown.
+constexpr u32 kAnswered = 1, kNotAnswered = 2;
+
 // [begin, end) in pages.
 struct Pages {
   u64 begin, end;
@@ -100,10 +103,18 @@ bool is_remembered(const ProcessBlock& block, Pages pages) {
   return false;
 }
 
-void show_to_tool(ProcessBlock& block, const SignalFrame& frame, Pages pages, shared::MailKind kind) {
+bool show_to_tool(ProcessBlock& block, const SignalFrame& frame, Pages pages, shared::MailKind kind) {
   const bool may_fault = (frame.mask & shared::kOurSignals) == 0;
-  ask_tool(block, session_area(block, 0),
-           {kind, thread_id(block, may_fault), pages.begin << kPageBits, pages.end << kPageBits});
+  return ask_tool(block, session_area(block, 0),
+                  {kind, thread_id(block, may_fault), pages.begin << kPageBits, pages.end << kPageBits});
+}
+
+// Code that the tool has not answered for is asked about again at the next library hook.
+void show_code(ProcessBlock& block, const SignalFrame& frame, Pages pages) {
+  if (!show_to_tool(block, frame, pages, shared::MailKind::code_mapped))
+    block.code_shown = kNotAnswered;
+  else if (block.code_shown == 0)
+    block.code_shown = kAnswered;
 }
 
 // MAP_FIXED must not replace the stack in use: from here to the end of the signal frame.
@@ -144,8 +155,18 @@ bool map_pages(ProcessBlock& block, const SignalFrame& frame, long& result) {
     return true;
   }
   forget(block, pages);
-  if (is_file) show_to_tool(block, frame, pages, shared::MailKind::code_mapped);
+  if (!is_file) return true;
+  show_code(block, frame, pages);
   return true;
+}
+
+// The first hook comes with nothing mapped. At the second one code has been shown, or the loader maps it in a way that the agent
+// does not see.
+bool is_quiet_hook(ProcessBlock& block) {
+  const u32 hit = block.hook_hits;
+  if (hit >= __atomic_load_n(&block.quiet_hooks, __ATOMIC_RELAXED)) return false;
+  block.hook_hits = hit + 1;
+  return hit == 0 || block.code_shown == kAnswered;
 }
 
 // After a loader has relocated a library it makes part of its data read-only: its IFUNCs have chosen, its constructors are
@@ -165,7 +186,7 @@ bool protect_pages(ProcessBlock& block, const SignalFrame& frame, long& result) 
   result = pass(frame);
   if (is_error(result)) return true;
   if (!relocated) forget(block, pages);
-  show_to_tool(block, frame, pages, shared::MailKind::code_mapped);
+  show_code(block, frame, pages);
   return true;
 }
 

@@ -12,6 +12,9 @@ namespace uprobe::agent {
 bool map_pages(ProcessBlock& block, const SignalFrame& frame, long& result);
 bool protect_pages(ProcessBlock& block, const SignalFrame& frame, long& result);
 
+// Whether the tool need not be asked at this library hook: see ProcessBlock::quiet_hooks.
+bool is_quiet_hook(ProcessBlock& block);
+
 // The code at a point whose breakpoint was executed: the point's own; foreign code or a foreign breakpoint; or the program's
 // code, changed since, with its first byte back in place. If the bytes leave a doubt the agent asks the tool.
 enum class Code { ours, foreign, changed };

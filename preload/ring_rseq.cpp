@@ -76,9 +76,16 @@ bool is_registered(u64 area, u64 bytes) {
          system_call(kSysRseq, area, bytes, 0, shared::kRseqSignature) == kBusy;
 }
 
-bool is_registered(u64 area) {
-  constexpr u64 kOriginal = 32, kNext = 64;  // sizes that libc registers
-  return is_registered(area, kOriginal) || is_registered(area, kNext);
+// glibc keeps the area in or right before its thread control block, whose place and size differ by version; it is aligned to
+// 32 bytes. 0: none has that size.
+u64 area_near(u64 thread, u64 bytes) {
+  constexpr u64 kStep = 32, kFarthest = 16384;
+  const u64 first = thread & ~(kStep - 1);
+  for (u64 distance = 0; distance <= kFarthest; distance += kStep) {
+    if (is_registered(first + distance, bytes)) return first + distance;
+    if (is_registered(first - distance, bytes)) return first - distance;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -94,21 +101,17 @@ bool record_on_cpu(RecordBuilder& builder, Built& built) {
   return result < kRseqGaveUp && built != Built::wants_call;
 }
 
-// glibc keeps the area in or right before its thread control block, whose place and size differ by version; it is aligned to
-// 32 bytes.
 void learn_rseq(ProcessBlock& block) {
   if (block.rseq_offset != 0 || (block.flags & shared::kBlockFiltered) != 0) return;
   const u64 thread = thread_pointer();
   if (thread == 0) return;
-  constexpr u64 kStep = 32, kFarthest = 16384;
-  const u64 first = thread & ~(kStep - 1);
-  for (u64 distance = 0; distance <= kFarthest; distance += kStep) {
-    const bool above = is_registered(first + distance);
-    if (!above && !is_registered(first - distance)) continue;
-    block.rseq_offset = static_cast<i32>((above ? first + distance : first - distance) - thread);
-    note_own_rseq(block);
-    return;
-  }
+  // The sizes that libc registers. Each try is a system call, so the usual one comes first.
+  constexpr u64 kOriginal = 32, kNext = 64;
+  u64 area = area_near(thread, kOriginal);
+  if (area == 0) area = area_near(thread, kNext);
+  if (area == 0) return;
+  block.rseq_offset = static_cast<i32>(area - thread);
+  note_own_rseq(block);
 }
 
 void forget_cpu(const ProcessBlock& block) {

@@ -11,6 +11,7 @@
 #include "preload/mappings.h"
 #include "preload/restarts.h"
 #include "preload/returns.h"
+#include "preload/ring.h"
 #include "preload/stacks.h"
 #include "preload/steps.h"
 #include "preload/stubs.h"
@@ -108,7 +109,10 @@ void hit_point(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   const u32 tid = record_hit(block, point, frame, may_fault);
   if (point.role == static_cast<u32>(shared::PointRole::library_hook)) {
     give_stack(block, frame);
-    ask_tool(block, session_area(block, 0), {shared::MailKind::libraries_changed, tid, 0, 0});
+    if (is_quiet_hook(block))
+      learn_rseq(block);  // libc may have set up the thread by now
+    else
+      ask_tool(block, session_area(block, 0), {shared::MailKind::libraries_changed, tid, 0, 0});
   }
   if (point.role == static_cast<u32>(shared::PointRole::system_call) && make_call(block, point, frame)) return;
   if (point.role == static_cast<u32>(shared::PointRole::open_call) && make_open(block, point, frame)) return;

@@ -29,7 +29,9 @@ Status Armer::arm(target::Target& target, Addr at, const Changed& changed) {
   auto block = state_.known.take(target, at);
   if (!block) return block.error();
   Status armed = arm(target, *block, changed);
-  if (armed) state_.known.keep(block.take());
+  if (armed) return state_.known.keep(block.take()), ok();
+  const std::uint32_t none = 0;  // the next library hook asks for it once more
+  static_cast<void>(target.write(at + offsetof(shared::ProcessBlock, quiet_hooks), &none, sizeof none));
   return armed;
 }
 

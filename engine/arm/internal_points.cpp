@@ -95,6 +95,7 @@ const FilePoints& InternalPoints::in(const std::shared_ptr<const elf::ElfFile>& 
     auto site = plan::nameless_site_at(file, found.offset);
     if (!site) continue;
     own.has_signal_return = own.has_signal_return || found.is_signal_return;
+    own.maps_memory = own.maps_memory || found.maps_memory;
     own.points.push_back({.site = site.take(), .consumers = {}, .role = found.role});
   }
   if (probes_.wants_stubs()) add_unwinders(own);

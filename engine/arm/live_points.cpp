@@ -76,6 +76,7 @@ Status put_watched(target::Target& target, Block& block, const WatchedPlace& pla
 
 // Those that are wanted now.
 Status count_semaphores(ArmState& state, target::Target& target, Block& block) {
+  RETURN_IF_ERROR(hear_all_hooks(state, target, block));
   const auto maps = target.maps();
   if (!maps) return maps.error();
   const Changed nothing{};
@@ -107,9 +108,11 @@ Result<bool> add_in(ProcessArming& process, const target::Mapping& m, const Prob
 
 Status add_points(ArmState& state, target::Target& target, Addr at, const ProbeSet& more) {
   auto block = Block::read(target, at);
-  const auto maps = target.maps();
-  if (!block || !maps) return block ? maps.error() : block.error();
+  if (!block) return block.error();
   if (block->head().left != 0) return ok();
+  RETURN_IF_ERROR(hear_all_hooks(state, target, *block));
+  const auto maps = target.maps();
+  if (!maps) return maps.error();
   const Changed nothing{};
   ProcessArming process(state, target, *block, *maps, nothing, ProcessArming::How::live);
   std::vector<KnownMapping> before;

@@ -50,6 +50,7 @@ struct FilePoints {
   unsigned edition = 0;                               // changes when points are added or removed
   // For internal points:
   bool has_signal_return = false;  // it has the code to which signal handlers return
+  bool maps_memory = false;        // it has calls of mmap
   bool fears_stubs = false;        // it has an unwinder that fails at return stubs
   bool finds_objects = false;      // it has a place where unwinders look for objects, or loads a library that has one
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -51,7 +52,20 @@ std::optional<std::uint64_t> address_of_data(const elf::ElfFile& file, std::uint
   return {};
 }
 
+// Whether code is all that the session wants of libraries.
+bool wants_code_alone(const ProbeSet& probes) {
+  return probes.semaphores().empty() && probes.objects().empty() &&
+         std::ranges::all_of(probes.files(), [](const FilePoints& file) { return file.ifuncs.empty(); });
+}
+
 }  // namespace
+
+Status hear_all_hooks(ArmState& state, target::Target& target, Block& block) {
+  if (block.head().quiet_hooks == 0 || wants_code_alone(state.probes)) return ok();
+  RETURN_IF_ERROR(state.known.renew(target, block));
+  block.head().quiet_hooks = 0;
+  return block.write_head(target);
+}
 
 bool can_be_armed(const target::Mapping& m) { return m.executable && !m.shared && !m.writable && m.is_file(); }
 
@@ -189,6 +203,35 @@ Status ProcessArming::note_unbound(bool is_unbound) {
   RETURN_IF_ERROR(change());
   block.head().unbound = is_unbound ? 1 : 0;
   return block.write_head(target);
+}
+
+// Whether all of the loader's own calls that the agent has to see are points here, those of mmap among them.
+bool ProcessArming::loader_shows_code() {
+  const auto shows_code = [&](const target::Mapping& m) {
+    if (!is_armable(m) || m.path.find(arch::kLoaderName) == std::string::npos) return false;
+    const auto& version = version_of(m);
+    const FilePoints* own = version ? &state.own.in(target, m, *version) : nullptr;
+    return own != nullptr && own->maps_memory && std::ranges::all_of(own->points, [&](const PlannedPoint& point) {
+             return has_standing(m.begin + (point.site.offset - m.offset));
+           });
+  };
+  return std::ranges::any_of(maps, shows_code);
+}
+
+Status ProcessArming::note_quiet_hooks() {
+  constexpr std::uint32_t kAtStart = 2;
+  if (!target.is_new_program()) return hear_all_hooks(state, target, block);
+  if (!wants_code_alone(state.probes) || !loader_shows_code()) return ok();
+  RETURN_IF_ERROR(change());
+  block.head().quiet_hooks = kAtStart;
+  return block.write_head(target);
+}
+
+Status ProcessArming::make_room() {
+  std::vector<target::Mapping> codes;
+  std::ranges::copy_if(maps, std::back_inserter(codes), can_be_armed);
+  RETURN_IF_ERROR(change());
+  return spare_rooms(target, block, codes) ? block.write_head(target) : ok();
 }
 
 Status ProcessArming::keep_room() {

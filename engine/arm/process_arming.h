@@ -31,6 +31,10 @@ struct ArmedPlace {
   shared::PointRole role;
 };
 
+// Has the agent ask at every library hook, where the session wants more of libraries than their code: data that is mapped after it, or
+// IFUNCs. Comes before the look at the mappings: a library that is at its hook is in them.
+Status hear_all_hooks(ArmState& state, target::Target& target, Block& block);
+
 class ProcessArming {
  public:
   enum class How {
@@ -75,6 +79,10 @@ class ProcessArming {
   Status count_semaphores();
   // Makes the agent ask again when a library has been relocated.
   Status note_unbound(bool is_unbound);
+  // At which library hooks the agent of a new program need not ask: see ProcessBlock::quiet_hooks.
+  Status note_quiet_hooks();
+  // Makes the islands of a new program, which will be needed in any case, by one list of calls.
+  Status make_room();
   // Makes room for probes that are added later, before the program can forbid executable memory. Later mappings are mostly near
   // those of the beginning. Where no room can be made such probes will be refused.
   Status keep_room();
@@ -107,6 +115,7 @@ class ProcessArming {
 
  private:
   std::vector<Addr> wanted_semaphores() const;
+  bool loader_shows_code();
 
   std::map<Addr, std::optional<FileVersion>> versions_;  // by the mappings' addresses
   std::unordered_set<std::uint64_t> standing_;

@@ -54,6 +54,7 @@ Status ProcessLook::run() {
   const auto* remembered = state_.known.mappings(block_.stamp());
   const bool is_first = remembered == nullptr;
   if (!is_first) before_ = *remembered;
+  if (is_first && process_.target.is_new_program()) RETURN_IF_ERROR(process_.make_room());
   // Where points may have lost their code.
   std::vector<Changed> doubtful{is_first ? Changed{Addr{0}, Addr{~std::uint64_t{0}}} : process_.range};
   for (const target::Mapping& m : process_.maps) {
@@ -66,6 +67,7 @@ Status ProcessLook::run() {
   for (const Changed& range : doubtful) RETURN_IF_ERROR(retire(range));
   if (is_first) RETURN_IF_ERROR(process_.keep_room());
   RETURN_IF_ERROR(process_.note_unbound(is_unbound_));
+  RETURN_IF_ERROR(process_.note_quiet_hooks());
   state_.known.keep_mappings(block_.stamp(), all_known());
   return ok();
 }

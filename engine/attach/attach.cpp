@@ -188,7 +188,7 @@ Result<Block> reuse_block(StoppedProcess& process, const FoundAgent& found, cons
   head.sessions[0].area = place->value;
   head.session_count = 1;
   name_process(head, process.pid());
-  head.left = head.unbound = 0;
+  head.left = head.unbound = head.quiet_hooks = 0;
   head.start_blocked = 0;
   head.repeat_count = head.deferred_count = 0;
   std::fill(std::begin(head.pending), std::end(head.pending), shared::PendingSignal{});

@@ -107,7 +107,7 @@ class Descriptors {
       left -= segment.file_bytes;
       const BytesView bytes = image_.bytes().slice(segment.offset, segment.file_bytes);
       for (std::uint64_t at = -segment.address % kSize; at + kSize <= segment.file_bytes; at += kSize)
-        if (bytes.read<std::uint64_t>(at + kLength).value_or(0) != 0) add_if_shaped(segment.address + at);
+        if (may_begin(bytes, at)) add_if_shaped(segment.address + at);
     }
   }
 
@@ -151,12 +151,19 @@ class Descriptors {
     if (start % kSize == kStart && is_relocated(start - kStart + kAbort)) add_if_shaped(start - kStart);
   }
 
+  static bool is_head(std::uint64_t word) { return (word & UINT32_MAX) == 0 && word >> 32 <= kMostFlags; }
+
+  // What of add_if_shaped() the bytes of a segment show at once, since a descriptor's head and length are not relocated.
+  static bool may_begin(const BytesView& bytes, std::uint64_t at) {
+    return is_head(bytes.read<std::uint64_t>(at).value_or(1)) &&
+           bytes.read<std::uint64_t>(at + kLength).value_or(0) != 0;
+  }
+
   // What the kernel asks of a descriptor (kernel/rseq.c), and that its numbers are none of the file's addresses. Tables of
   // functions with a number between two of them look the same, but that a function has no signature before it.
   void add_if_shaped(std::uint64_t place) {
-    const std::uint64_t head = word(place), length = word(place + kLength);
-    if ((head & UINT32_MAX) != 0 || head >> 32 > kMostFlags || is_relocated(place) || is_relocated(place + kLength))
-      return;
+    const std::uint64_t length = word(place + kLength);
+    if (!is_head(word(place)) || is_relocated(place) || is_relocated(place + kLength)) return;
     RseqSection section = section_at(place);
     if (!is_of_code(section) || (!image_.is_position_independent() && image_.executable_at(length) != nullptr)) return;
     if (section.abort >= section.code.begin && section.abort < section.code.end) return;

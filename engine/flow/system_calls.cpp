@@ -66,7 +66,7 @@ void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool a
     if (is_syscall && !any && is_open_call(number) && arch::is_load_before_open(before))
       sites.push_back({offset + at - shared::kBeforeOpen, shared::PointRole::open_call});
     else if (is_syscall && (any || number == kFromMemory || is_followed_call(number)))
-      sites.push_back({offset + at, shared::PointRole::system_call});
+      sites.push_back({.offset = offset + at, .maps_memory = number == SYS_mmap});
     if (is_syscall && is_clone_call(number))
       sites.push_back({offset + at + shared::kSystemCallBytes, clone_role(number)});
     before = rest.first(insn.length);

@@ -15,6 +15,7 @@ struct SystemCallSite {
   std::uint64_t offset = 0;
   shared::PointRole role = shared::PointRole::system_call;
   bool is_signal_return = false;  // where handlers return to
+  bool maps_memory = false;       // a call of mmap
 };
 
 // The instructions of system calls for what changes signals, programs, mappings and filters, for the waits that take a signal

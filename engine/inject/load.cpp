@@ -26,6 +26,7 @@
 #include "engine/process/fd_transfer.h"
 #include "engine/process/task_number.h"
 #include "engine/shared/mailbox.h"
+#include "engine/shared/process_block.h"
 
 namespace uprobe::control {
 namespace {
@@ -231,9 +232,15 @@ Result<Block> place_block_by(Target& target, Addr scratch, const MappedAgent& ag
   return block;
 }
 
+// The agent's fields up to its tables, which are empty, as the block's memory is: what is not written takes no page.
+Status write_agent_fields(Target& target, Block& block) {
+  constexpr std::size_t kFirst = shared::kToolOwnedBytes, kEnd = offsetof(shared::ProcessBlock, file_ranges);
+  return target.write(block.address() + kFirst, reinterpret_cast<const char*>(&block.head()) + kFirst, kEnd - kFirst);
+}
+
 Status begin_work(Target& target, const MappedAgent& agent, Addr scratch, Block& block) {
   RETURN_IF_ERROR(install_handlers(target, agent, scratch, block));
-  return block.write_agent_part(target);
+  return write_agent_fields(target, block);
 }
 
 Result<Block> install_agent_by(Target& target, Addr scratch, const MappedAgent& agent, const trace::Area& area,

@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <span>
+#include <vector>
 
 namespace uprobe::control {
 namespace {
@@ -39,7 +41,35 @@ Result<Addr> make_island(target::Target& target, Block& block, Addr begin, Addr 
   return last;
 }
 
+// Where the first one is to be; 0: there is no room.
+Addr island_place(const std::vector<target::Mapping>& maps, Addr begin, Addr end) {
+  const auto places = target::free_places_near(maps, begin, end, kSmallest);
+  return places.empty() ? Addr{} : places.front();
+}
+
 }  // namespace
+
+bool spare_rooms(target::Target& target, Block& block, std::span<const target::Mapping> codes) {
+  const auto maps = target.maps();
+  if (!maps) return false;
+  std::uint32_t& count = block.head().island_count;
+  const std::uint32_t before = count;
+  std::vector<target::SystemCall> calls;
+  for (const target::Mapping& m : codes) {
+    if (count == shared::kMaxIslands || has_spare_room(block, m.begin, m.end)) continue;
+    const Addr place = island_place(*maps, m.begin, m.end);
+    if (!place) continue;
+    block.head().islands[count++] = {place.value, kSmallest, 0};
+    calls.push_back(
+        target::map_call(place, kSmallest, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE));
+  }
+  count = before;
+  if (calls.empty() || !target.system_calls(calls)) return false;
+  for (const target::SystemCall& call : calls)
+    if (const auto made = target::mapped_by(call, "displaced instructions"))
+      block.head().islands[count++] = {made->value, kSmallest, 0};
+  return count != before;
+}
 
 Result<Addr> island_room(target::Target& target, Block& block, Addr begin, Addr end, std::uint64_t bytes) {
   for (std::uint32_t i = 0; i < block.head().island_count; ++i) {

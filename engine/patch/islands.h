@@ -2,6 +2,7 @@
 // Islands: executable pages of the tool near probed code, where slots and bodies live (engine/shared/trampoline.h).
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "engine/process/block.h"
@@ -21,6 +22,8 @@ Result<Addr> island_room(target::Target& target, Block& block, Addr begin, Addr 
 // provides that room. The block's head changes as above.
 bool has_spare_room(Block& block, Addr begin, Addr end);
 Status spare_room(target::Target& target, Block& block, Addr begin, Addr end);
+// The same for several mappings at once. False: nothing was made; where there is no room yet spare_room() says why.
+bool spare_rooms(target::Target& target, Block& block, std::span<const target::Mapping> codes);
 
 // Returns the last `bytes` of the most recent allocation, which ends at `end`.
 void give_back(Block& block, Addr end, std::uint64_t bytes);

@@ -224,14 +224,15 @@ Status check_mapped(Target& target, std::span<const MappedRange> ranges, int fd)
   return std::all_of(ranges.begin(), ranges.end(), is_of_file) ? ok() : Status(exchanged());
 }
 
-// Compares the text of the links: the target controls what they lead to.
+// Compares the text of the links: the target controls what they lead to. Its own the tool reads once.
 bool shares_our_view(pid_t pid) {
-  const std::string theirs = procfs::path(pid, ""), ours = "/proc/self/";
-  const auto is_same = [&](const char* name) {
-    const std::string there = procfs::link(theirs + name);
-    return !there.empty() && there == procfs::link(ours + name);
-  };
-  return is_same("ns/pid") && is_same("ns/mnt") && is_same("root");
+  static constexpr std::array kLinks = {"ns/pid", "ns/mnt", "root"};
+  static const std::array ours = {procfs::link("/proc/self/ns/pid"), procfs::link("/proc/self/ns/mnt"),
+                                  procfs::link("/proc/self/root")};
+  for (std::size_t i = 0; i < kLinks.size(); ++i)
+    if (const std::string there = procfs::link(procfs::path(pid, kLinks[i])); there.empty() || there != ours[i])
+      return false;
+  return true;
 }
 
 namespace {

@@ -376,7 +376,9 @@ struct ProcessBlock {
   u32 code_file_offset;            // of CodeFile[kCodeFiles]
   u32 code_file_count;
   u32 any_caller;  // 1: stubs also for callers without unwind information
-  u32 reserved1;
+  // At so many library hooks the agent need not ask. The loader of a new program has two before the program begins: with nothing
+  // mapped yet, and when all is relocated; its own calls of mmap have shown the tool all code by then.
+  u32 quiet_hooks;
   u64 stack_end;  // of the first thread's stack; 0: not known
   u64 reserved2[7];
   MappedObject objects[kMappedObjects];  // Op::load_object names them
@@ -406,6 +408,8 @@ struct ProcessBlock {
   u32 deferred_count;
   u32 stack_cursor;   // of the search for stacks of ended threads
   u32 by_descriptor;  // of kOurSignals, named by a signalfd of the program
+  u32 hook_hits;      // of library hooks, up to quiet_hooks
+  u32 code_shown;     // 1: code that came by mmap has been shown to the tool; 2: it has not answered for some of it
   PendingSignal pending[kPendingSignals];
   DeferredSignal held[kDeferredSignals];
   Repeat repeats[kRepeats];
@@ -415,7 +419,7 @@ struct ProcessBlock {
   Semaphore semaphores[kSemaphores];
 };
 static_assert(offsetof(ProcessBlock, flags) == 3096 && sizeof(CodeFile) == 24 && sizeof(MappedObject) == 24);
-static_assert(sizeof(ProcessBlock) == 8808 + 168 * kPendingSignals + 8 * kFileRanges + 16 * kSemaphores);
+static_assert(sizeof(ProcessBlock) == 8816 + 168 * kPendingSignals + 8 * kFileRanges + 16 * kSemaphores);
 inline constexpr u32 kToolOwnedBytes = offsetof(ProcessBlock, flags);
 static_assert(offsetof(ProcessBlock, undo_offset) == 16 && offsetof(ProcessBlock, undo_count) == 20);
 

@@ -134,6 +134,35 @@ TEST_F(Mappings, ACompilersMemoryIsNot) {
   EXPECT_TRUE(protect(file + 3 * kPage, kCode)) << "right of it";
 }
 
+TEST_F(Mappings, TheHooksBeforeTheProgramAreQuietWhereItsCodeWasShown) {
+  EXPECT_FALSE(agent::is_quiet_hook(block_)) << "the tool wants to hear of all";
+  block_.quiet_hooks = 2;
+  EXPECT_TRUE(agent::is_quiet_hook(block_)) << "nothing is mapped yet";
+  map(kCode, MAP_PRIVATE);
+  EXPECT_TRUE(agent::is_quiet_hook(block_));
+  EXPECT_FALSE(agent::is_quiet_hook(block_)) << "the program has begun, and loads a library";
+}
+
+TEST_F(Mappings, AHookIsNotQuietWhereNoCodeWasShown) {
+  block_.quiet_hooks = 2;
+  EXPECT_TRUE(agent::is_quiet_hook(block_));
+  map(kReadable, MAP_PRIVATE);
+  map(kCode, kAnonymous);
+  EXPECT_FALSE(agent::is_quiet_hook(block_)) << "the loader maps code in a way that the agent does not see";
+  map(kCode, MAP_PRIVATE);
+  EXPECT_FALSE(agent::is_quiet_hook(block_));
+}
+
+TEST_F(Mappings, AHookIsNotQuietWhereTheToolHasNotAnswered) {
+  block_.quiet_hooks = 2;
+  EXPECT_TRUE(agent::is_quiet_hook(block_));
+  block_.tool_gone = 1;
+  map(kCode, MAP_PRIVATE);
+  block_.tool_gone = 0;
+  map(kCode, MAP_PRIVATE);
+  EXPECT_FALSE(agent::is_quiet_hook(block_));
+}
+
 // More mappings than the table has entries: it then covers too much, never too little.
 TEST_F(Mappings, NoneIsForgottenWhenTheTableIsFull) {
   constexpr std::size_t kMany = 3 * shared::kFileRanges;
