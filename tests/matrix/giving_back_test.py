@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """All processes of the tool are killed at once, at moments that are spread evenly over what it does to attach to a program and to give
-it back, while the program begins threads all the time. The program goes on, and the next tool attaches to it.
+it back, while the program begins threads all the time. The program goes on, and the next tool attaches to it. So does a program that
+the tool has started, where the tool alone is killed.
 """
 import os
 import signal
@@ -10,7 +11,7 @@ import harness
 from moments_test import Moments, kill, left_of
 
 POINTS = 200 if harness.LONG else 12  # of each phase
-EVERYONE = 2  # see moments.c
+TOOL, EVERYONE = 0, 2  # see moments.c
 
 
 class Beginnings(harness.TestCase):
@@ -27,13 +28,16 @@ class Beginnings(harness.TestCase):
         self.addCleanup(harness.stop_group, self.program)
         self.assertEqual(self.program.stdout.readline(), b"ready\n")
 
-    def goes_on(self):
-        """It answers when each of its threads has begun others."""
+    def answers(self):
+        """When each of its threads has begun others."""
         try:
             os.write(self.program.stdin.fileno(), b"\n")
         except BrokenPipeError:
             return False
-        return self.program.stdout.readline() == b"goes on\n" and self.program.poll() is None
+        return self.program.stdout.readline() == b"goes on\n"
+
+    def goes_on(self):
+        return self.answers() and self.program.poll() is None
 
     def start_tool(self):
         tool = subprocess.Popen([harness.tool(), "-v", "-o", self.trace, "-p", f"p:numbers {self.cell}:take_number",
@@ -75,6 +79,28 @@ class Beginnings(harness.TestCase):
                 wrong.append((point, self.program.wait()))
                 self.begin()
         self.assertEqual(wrong, [], f"{len(wrong)} of {POINTS}, calls: {whole}")
+
+    def launch(self, distance):
+        self.moments.set(Moments.FIRED, 0)
+        before = self.calls()
+        self.moments.arm(distance, signal.SIGKILL, TOOL)
+        self.program = subprocess.Popen([harness.tool(), "-q", "-o", self.trace, "-p", f"p:numbers {self.cell}:take_number",
+                                         "--", self.cell, "beginnings"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        start_new_session=True, env=self.moments.environment())
+        self.addCleanup(harness.stop_group, self.program)
+        has_begun = self.program.stdout.readline() == b"ready\n"
+        goes_on = not has_begun or all(self.answers() for _ in range(2))
+        counted = self.calls() - before
+        self.program.stdin.close()
+        self.program.stdout.read()
+        self.program.wait()
+        self.moments.set(Moments.WHEN, 0)
+        return counted, goes_on
+
+    def test_launch(self):
+        whole, _ = self.launch(1_000_000)
+        points = [1 + (whole - 1) * i // (POINTS - 1) for i in range(POINTS)]
+        self.assertEqual([point for point in points if not self.launch(point)[1]], [], f"calls: {whole}")
 
     def test_attach(self):
         self.check("attach")
