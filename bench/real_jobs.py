@@ -115,6 +115,54 @@ class Compile(Job):
         return run.seconds, run
 
 
+class Build(Job):
+    """Many C files, as kernbench builds them: make, the compiler, the assembler and the linker with libc's calls for files and memory
+    probed. How often make reads depends on which of its children ends first, so that the programs that gcc starts are what is
+    counted: a compiler and an assembler for each file, and the linker's two."""
+    name = "make -j2, 33 C files"
+    programs, packages = "make gcc", "make gcc"
+    more_is_better, aim_ratio, is_fixed_work = False, 1 / 0.975, True
+    parts, steps = 32, 80
+
+    def definitions(self, folder):
+        return definitions(self.copy_in(folder), ["open64", "read", "write", "close", "malloc", "free", "execv", "execvp"], "%di %si")
+
+    def prepare(self, folder):
+        super().prepare(folder)
+        sources = {"main.c": self.main(), "Makefile": self.rules()} | {f"part{n}.c": self.part(n) for n in range(self.parts)}
+        for name, text in sources.items():
+            with open(os.path.join(folder, name), "w", encoding="ascii") as file:
+                file.write(text)
+
+    def part(self, number):
+        includes = "".join(f"#include <{name}.h>\n" for name in ("stdio", "stdlib", "string", "unistd", "sys/stat"))
+        steps = "".join(f"static int step{k}(int a, char *text) {{\n"
+                        "  struct stat facts;\n  int sum = 0;\n  for (int i = 0; i < a; ++i)\n"
+                        f"    sum += stat(text, &facts) == 0 ? snprintf(text, 9, \"%d\", i + {k}) : (int)strlen(text) << (i & {k % 7});\n"
+                        "  return sum;\n}\n" for k in range(self.steps))
+        calls = "".join(f" + step{k}(a, text)" for k in range(self.steps))
+        return f"{includes}{steps}int part{number}(int a, char *text) {{ return 0{calls}; }}\n"
+
+    def main(self):
+        declared = "".join(f"int part{n}(int, char *);\n" for n in range(self.parts))
+        calls = "".join(f" + part{n}(1, text)" for n in range(self.parts))
+        return f"{declared}int main(void) {{\n  char text[64] = \"\";\n  return (0{calls}) == 1;\n}}\n"
+
+    def rules(self):
+        objects = "main.o " + " ".join(f"part{n}.o" for n in range(self.parts))
+        return f"program: {objects}\n\tgcc -o $@ $^\n%.o: %.c\n\tgcc -O0 -c -o $@ $<\n"
+
+    def run(self, folder, start, seconds):
+        for name in os.listdir(folder):
+            if name.endswith(".o"):
+                os.unlink(os.path.join(folder, name))
+        run = start([shutil.which("make"), "-s", "-j2"], with_own_libc(folder))
+        run.finish()
+        started = self.parts + 2  # each file, main.c, and the program
+        run.expected = {"execv": started, "execvp": started}
+        return run.seconds, run
+
+
 # dbench's own table: "Close          46564     0.002     4.084". Without a warm-up, which it has from 5 seconds on, it counts
 # every operation.
 LONGEST_EXACT = 4
@@ -170,4 +218,4 @@ class Tbench(Job):
         return throughput(text), run
 
 
-JOBS = [Redis(), Compile(), Dbench(), Tbench()]
+JOBS = [Redis(), Compile(), Build(), Dbench(), Tbench()]

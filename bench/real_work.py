@@ -6,7 +6,7 @@
 --quick: less than a minute, and rough; PATTERN: of the jobs' names; --output: where uprobe-run writes (/dev/null). `recording`: with --record, in place of text.
 
 A ratio is to the untraced run of the same round; the table has the medians over the rounds. Every hit has to be recorded or
-counted as lost: if a job knows their number (a server its commands, dbench its operations, the kernel the
+counted as lost: if a job knows their number (a server its commands, dbench its operations, make its programs, the kernel the
 allocations of a compiler), another number in uprobe-run's summary, or in the kernel's profile, fails the run.
 
 CPU x: CPU time of the traced processes for the same work, against untraced. reader: uprobe-run's own, of one CPU. hits: of a run.

@@ -14,7 +14,7 @@ recording::ReplayOptions choice_of(const Options& options) {
   choice.format = options.format;
   choice.clock = options.clock.value_or(choice.clock);
   choice.takes_merged_clock = !options.clock;
-  const bool is_text = takes_text(options);  // elsewhere the header is part of the format, as it is while a program is traced
+  const bool is_text = takes_text(options);  // other formats keep their header, as while a program is traced
   choice.without_header = options.no_header || (is_text && (options.quiet || options.short_lines));
   choice.short_lines = options.short_lines;
   choice.raw_strings = options.raw_strings;

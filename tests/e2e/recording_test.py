@@ -138,6 +138,21 @@ class Recordings(harness.TestCase):
         self.assertGreater(len(hits), 3000)
         self.assertRegex(self.error, "^uprobe-run: .*: the recording breaks off at byte")
 
+    def test_a_full_disk_of_files(self):
+        """Formats that write files themselves say the same, and count what is missing."""
+        folder = self.path("disk")
+        os.mkdir(folder)
+        script = 'mount -t tmpfs -o size=1M none "$0" && "$@"'
+        unshare = [harness.need("unshare"), "--user", "--map-root-user", "--mount", "sh", "-c", script, folder]
+        for output_format in ("ctf", "trace.dat"):
+            output = os.path.join(folder, output_format)
+            words = harness.tracer(f"--format={output_format}", "-o", output, *self.definitions, "--", self.program, "30000")
+            seen = harness.run([*unshare, *words])
+            self.assertEqual((seen.returncode, seen.stdout), (0, b"done\n"), seen.stderr)
+            error = seen.stderr.decode()
+            self.assertEqual(error.count("writing failed: No space left on device; the trace ends here, the program goes on"), 1)
+            self.assertRegex(error, r"uprobe-run: [1-9][0-9]* hits or more were recorded and could not be written\n")
+
     def test_a_tool_that_is_killed(self):
         """All but the last blocks of each ring is there."""
         process = subprocess.Popen([*self.words(), "1", self.path("end")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
