@@ -59,6 +59,12 @@ bool leads_inside(const Block& block, const shared::Point& point) {
   });
 }
 
+// Whether the kernel has executed an instruction under a uprobe there. One that is set on the tool's breakpoint does not change the
+// text, and sends threads into the middle of the window.
+bool has_kernel_uprobes(const std::vector<target::Mapping>& maps) {
+  return std::ranges::any_of(maps, [](const target::Mapping& m) { return m.path == "[uprobes]"; });
+}
+
 // What tells against the jump for good; null: nothing.
 const char* obstacle(const Block& block, std::uint32_t index, const std::vector<target::Mapping>& maps) {
   const shared::Point& point = block.points()[index];
@@ -67,6 +73,8 @@ const char* obstacle(const Block& block, std::uint32_t index, const std::vector<
   if (m == nullptr || !can_be_armed(*m) || m->end < end || m->begin.value - m->offset != point.file_bias)
     return "its code is not mapped as it was";
   if (const char* barred = reason_barred(block, *m, begin, end)) return barred;
+  const bool has_middle = point.insn_bytes < shared::kJumpBytes;
+  if (has_middle && has_kernel_uprobes(maps)) return "the kernel's uprobes are at work in the process";
   return leads_inside(block, point) ? "another probe is or was too near" : nullptr;
 }
 
