@@ -30,16 +30,19 @@ void pause_once(const ProcessBlock& block) {
 
 }  // namespace
 
+bool has_patience(const ProcessBlock& block, const AreaHeader& area, u64& begun) {
+  u64 now = 0;
+  if (area.patience == 0 || area.tick_rate == 0 || !uprobe_clock(&now)) return false;
+  if (begun == 0) begun = now;
+  if (now - begun >= area.patience || is_tool_still(area, now) || !is_recording(area)) return false;
+  pause_once(block);
+  return true;
+}
+
 [[gnu::noinline]] void record_with_patience(RecordBuilder& builder, Built& built) {
-  AreaHeader& area = *builder.area;
-  u64 begun = 0, now = 0;
-  if (area.tick_rate == 0 || !uprobe_clock(&begun)) return;
-  for (now = begun; built == Built::no_room && now - begun < area.patience;) {
-    if (is_tool_still(area, now) || !is_recording(area)) return;
-    pause_once(*builder.hit->block);
+  u64 begun = 0;
+  while (built == Built::no_room && has_patience(*builder.hit->block, *builder.area, begun))
     if (!record_on_cpu(builder, built) && !record_claimed(builder, built, Claim::any)) built = Built::no_room;
-    if (!uprobe_clock(&now)) return;
-  }
 }
 
 }  // namespace uprobe::agent

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A name is a record among the hits (kRecordTaskName), so the reader learns it before it prints the thread's first hit. The
 // ring is a claimed one: a new thread has no rseq yet. It takes little stack, since a new thread may have little. If no ring is
-// free, or the ring is full, the name is lost, and the reader uses /proc alone.
+// free, or the ring is full, the name is lost unless hits wait for room, and the reader uses /proc alone.
 #include "preload/task_name.h"
 
 #include "arch/entry/cpu.h"
@@ -40,21 +40,31 @@ u32 build(const ProcessBlock& block, const Room& room, u64 tsc, u32 cpu, const S
   return length;
 }
 
-void write(const ProcessBlock& block, AreaHeader* area, const Says& says) {
-  if (!is_recording(*area) || !rings_make_sense(area)) return;
+// False: there was no room.
+bool try_to_write(const ProcessBlock& block, AreaHeader* area, const Says& says) {
   const u32 cpu = current_cpu();
   const u32 index = claim_ring(area, shared::owner_of(task_words(block), says.tid), cpu, Claim::any);
-  if (index >= area->ring_count) return;
+  if (index >= area->ring_count) return false;
   Ring& ring = at_offset<Ring>(area, area->ring_offset)[index];
   u64 tsc = 0;
   if (!uprobe_clock(&tsc)) tsc = 0;
   if (tsc != 0) __atomic_store_n(&ring.stamp, tsc, __ATOMIC_RELEASE);
   const Room room = room_of(area, ring, index);
-  if (room.bytes >= sizeof(NameRecord)) {
+  const bool has_room = room.bytes >= sizeof(NameRecord);
+  if (has_room) {
     const u32 units = build(block, room, tsc, cpu, says) / 8;
     __atomic_store_n(&ring.commit, u64{room.position + units} << 32 | (room.number + 1), __ATOMIC_RELEASE);
   }
   __atomic_store_n(&ring.owner, 0, __ATOMIC_RELEASE);
+  return has_room;
+}
+
+// Where hits wait for room, names do: without it the process of a thread that has ended is not known.
+void write(const ProcessBlock& block, AreaHeader* area, const Says& says) {
+  if (!is_recording(*area) || !rings_make_sense(area)) return;
+  u64 begun = 0;
+  while (!try_to_write(block, area, says) && has_patience(block, *area, begun)) {
+  }
 }
 
 void write_to_all(ProcessBlock& block, const Says& says) {
