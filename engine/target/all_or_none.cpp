@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include "engine/target/all_or_none.h"
-
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
@@ -10,7 +8,8 @@
 #include "arch/code/finishing_code.h"
 #include "engine/base/procfs.h"
 #include "engine/target/seccomp.h"
-#include "engine/target/way_home.h"
+#include "engine/target/stopped_process.h"
+#include "engine/target/thread_change.h"
 
 namespace uprobe::target {
 namespace {
@@ -117,6 +116,7 @@ class AllOrNone {
   // The way home restores the mask as well: the registers first.
   Status redirect() {
     Addr code = code_;
+    own_.reserve(process_.threads().size());
     for (Thread thread : std::vector<Thread>(process_.threads())) {
       leave_sequence(process_, thread.tid, thread.registers);
       const auto bytes = arch::make_finishing_code(list_.value, way_home(thread.registers, thread.mask));

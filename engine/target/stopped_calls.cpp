@@ -21,11 +21,9 @@
 #include "arch/code/return_frame.h"
 #include "engine/shared/agent_header.h"
 #include "engine/target/interrupted_syscall.h"
-#include "engine/target/remote_call_place.h"
 #include "engine/target/seccomp.h"
 #include "engine/target/stopped_process.h"
 #include "engine/target/thread_change.h"
-#include "engine/target/way_home.h"
 
 namespace uprobe::target {
 namespace {

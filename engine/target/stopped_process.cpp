@@ -26,10 +26,8 @@
 
 #include "arch/code/remote_call.h"
 #include "engine/base/procfs.h"
-#include "engine/target/all_or_none.h"
 #include "engine/target/interrupted_syscall.h"
 #include "engine/target/process_stat.h"
-#include "engine/target/remote_call_place.h"
 #include "engine/target/thread_change.h"
 
 namespace uprobe::target {
@@ -60,6 +58,7 @@ Result<std::unique_ptr<StoppedProcess>> StoppedProcess::hold(pid_t pid, std::chr
   std::unique_ptr<StoppedProcess> process(new StoppedProcess(files.take(), patience));
   process->look_at_sleepers();
   RETURN_IF_ERROR(process->hold_all());
+  RETURN_IF_ERROR(process->deliver_faults());
   const auto stat = stat_of(pid);
   if (process->threads_.empty()) return stat && !has_ended(*stat) ? in_execve() : process_ended();
   // It may have called execve before it was stopped. The thread that did may have the first one's id now, and have no tracer.
@@ -71,7 +70,6 @@ Result<std::unique_ptr<StoppedProcess>> StoppedProcess::hold(pid_t pid, std::chr
   if (!place) return place.error();
   process->place_ = place->at, process->before_ = std::move(place->before);
   RETURN_IF_ERROR(process->await_others_remote_calls());
-  RETURN_IF_ERROR(process->deliver_faults());
   return process;
 }
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include "engine/target/all_or_none.h"
-
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -18,7 +16,8 @@
 
 #include "arch/code/finishing_code.h"
 #include "engine/base/procfs.h"
-#include "engine/target/way_home.h"
+#include "engine/target/stopped_process.h"
+#include "engine/target/thread_change.h"
 
 namespace uprobe::test {
 namespace {
