@@ -72,11 +72,12 @@ std::uint16_t TraceDatFormatter::foreign_id(std::string_view name) {
   return found->second;
 }
 
+// A time that goes back, which a hostile file may have, would begin a page each time.
 void TraceDatFormatter::foreign(const ForeignEvent& event, Buffer&) {
   const std::uint16_t id = event.cpu < kMostCpus ? foreign_id(event.name) : std::uint16_t{0};
   if (id == 0) return static_cast<void>(++unwritten_);
   head_.name_task(event.tid, event.comm);
-  add_record({.ns = event.ns, .tid = event.tid, .cpu = static_cast<std::uint16_t>(event.cpu)},
+  add_record({.ns = std::max(event.ns, last_.ns), .tid = event.tid, .cpu = static_cast<std::uint16_t>(event.cpu)},
              text_record(id, event.tid, event.text));
 }
 

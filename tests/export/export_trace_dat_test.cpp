@@ -101,6 +101,27 @@ TEST(TraceDat, NamesCannotAddLines) {
   EXPECT_TRUE(has(bytes, "13 a\\n1 root\n"));
 }
 
+TEST(TraceDat, ForeignEventsHaveTheirTextAndNoTimeThatGoesBack) {
+  const Fd file(::memfd_create("trace", MFD_CLOEXEC));
+  Files files(file.get());
+  TraceDatFormatter formatter({.files = &files});
+  Buffer out;
+  for (std::uint64_t i = 0; i < 100; ++i)
+    formatter.foreign({.ns = 1'000 - i, .tid = 7, .cpu = 0, .comm = "zsh", .name = "sched\nID: 1", .text = "a=1"}, out);
+  formatter.foreign({.ns = 1'000, .cpu = ~0u, .name = "e", .text = "b=2"}, out);
+  formatter.end({}, out);
+  struct stat facts {};
+  ASSERT_EQ(::fstat(file.get(), &facts), 0);
+  EXPECT_LE(static_cast<std::size_t>(facts.st_size), 3 * RingPage::kBytes);
+  std::string bytes(static_cast<std::size_t>(facts.st_size), '\0');
+  files.read_at(0, bytes.data(), bytes.size());
+  EXPECT_TRUE(has(bytes, "name: sched_ID__1\n"));
+  EXPECT_TRUE(has(bytes, std::string("a=1\0", 4)));
+  EXPECT_TRUE(has(bytes, "7 zsh\n"));
+  EXPECT_FALSE(has(bytes, "b=2"));
+  EXPECT_TRUE(has(bytes, "(too large for trace.dat)"));
+}
+
 TEST(TraceDat, LossesAreCounted) {
   const std::string bytes =
       file_of(Record(), "zsh", {{.name = "uprobes/e", .recorded = 1, .lost = 7}, {.name = "uprobes/f", .recorded = 1}});
