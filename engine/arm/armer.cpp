@@ -3,7 +3,6 @@
 
 #include <cstddef>
 
-#include "engine/arm/downgrade_to_int3.h"
 #include "engine/arm/live_points.h"
 #include "engine/arm/process_look.h"
 

@@ -29,7 +29,7 @@ class Armer {
   Status arm(target::Target& target, Addr block, const Changed& changed);
   // Call when a block was armed for the first time: requests will name it by its address.
   void keep(Block block) { state_.known.keep(std::move(block)); }
-  // Turns jumps in a range that the process is about to write into breakpoints, which can stay (downgrade_to_int3.h).
+  // Turns jumps in a range that the process is about to write into breakpoints, which can stay (live_points.h).
   Status take_jumps(target::Target& target, Addr block, const Changed& range);
   // Changes to a running program (live_points.h, live_changes.h).
   Status add(target::Target& target, Addr block, const ProbeSet& more);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include "engine/arm/downgrade_to_int3.h"
-
 #include <algorithm>
 
+#include "engine/arm/live_points.h"
+#include "engine/arm/process_arming.h"
 #include "engine/arm/slot_layout.h"
 #include "engine/patch/patch.h"
 

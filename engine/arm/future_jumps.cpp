@@ -150,6 +150,11 @@ Status FutureJumps::step(target::Target& target, Block& block, Process& process,
     possible.push_back(i);
     process.proofs.try_emplace(Addr{point.address}, Proof{.middle = std::move(*middle), .open = {}});
   }
+  // The breakpoint of another one may have been away for a moment.
+  std::erase_if(process.proofs, [&](const auto& known) {
+    const auto is_its = [&](std::uint32_t i) { return block.points()[i].address == known.first.value; };
+    return std::ranges::none_of(possible, is_its);
+  });
   begin(target, process);
   look(target, *maps, {Addr{block.head().agent_text}, Addr{block.head().agent_text_end}}, process);
   for (const std::uint32_t i : possible) {

@@ -32,7 +32,7 @@
 #include <vector>
 
 #include "engine/arm/armer.h"
-#include "engine/arm/tier_count.h"
+#include "engine/patch/tier_count.h"
 
 namespace uprobe::control {
 

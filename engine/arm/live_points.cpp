@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "engine/arm/downgrade_to_int3.h"
 #include "engine/arm/mapping_arming.h"
 #include "engine/arm/process_arming.h"
 #include "engine/patch/disarm.h"

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Adds points to a running program and removes them. Why that is safe: live_changes.h.
+// Adds points to a running program and removes them. Why that is safe: live_changes.h. (downgrade_to_int3.cpp: how jumps become
+// breakpoints.)
 #pragma once
 
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "engine/arm/arm_state.h"
@@ -34,5 +36,15 @@ Status watch_point(ArmState& state, target::Target& target, Addr block, const Wa
 // Removes the consumers that do not stay from points, and points without consumers from the text. The cached mappings stay valid.
 using StaysFn = std::function<bool(std::uint32_t point, const shared::Consumer&)>;
 Status strip(ArmState& state, target::Target& target, Block& block, const StaysFn& stays);
+
+// Turns jumps into breakpoints where a program is about to write to its code. A jump stands for several instructions, whose
+// copies would run even after the program has changed the originals; a breakpoint displaces one instruction, and each hit
+// checks the bytes after it.
+struct Changed;
+// The points `jumps` of the block, which must have been renewed. Room for new copies is found within reach of `reach`.
+Status make_breakpoints(target::Target& target, Block& block, const Changed& reach,
+                        std::span<const std::uint32_t> jumps);
+// All jumps in a range of the process that has its block at `block`. The cached mappings stay valid.
+Status take_jumps(ArmState& state, target::Target& target, Addr block, const Changed& range);
 
 }  // namespace uprobe::control

@@ -74,7 +74,7 @@ ThreadLook look_at_thread(target::Target& process, const std::vector<target::Map
   return look_stopped(process, maps, agent, tid);
 }
 
-// A list of a folder that changes meanwhile may lack some: two equal ones that are as long as the kernel says lack none.
+// A list of a folder that changes as it is read may lack some: two equal ones that are as long as the kernel says lack none.
 std::vector<pid_t> all_threads_of(pid_t pid) {
   constexpr int kMostLooks = 10;
   for (int looks = 0; looks < kMostLooks; ++looks) {

@@ -75,5 +75,43 @@ TEST(LiveCodeAddresses, WhatIsNotKnownMayBeAnywhere) {
   EXPECT_TRUE(has(LiveCodeAddresses::of(runs, {}), kCode));
 }
 
+constexpr std::uint64_t kToInformation = 136, kSigTrap = 5,
+                        kKernel = 0x80;  // bytes from a frame's ip; SIGTRAP, SI_KERNEL
+
+// Of a handler of a breakpoint: `ip` is after it, `sp` that of the interrupted code.
+void put_trap_frame(Held& held, Addr at_ip, Addr ip, Addr sp) {
+  held.put(at_ip, ip);
+  held.put(at_ip - 8, sp);
+  held.put(at_ip + kToInformation, Addr{kSigTrap});
+  held.put(at_ip + kToInformation + 8, Addr{kKernel});
+}
+
+TEST(LiveCodeAddresses, OneThreadInAHandlerOfABreakpoint) {
+  Held held;
+  constexpr Addr kOther{0x7ffe0000};
+  held.map_anonymous(kOther, 0x8000);
+  const Addr sp = kStack + 0x8000;
+  put_trap_frame(held, sp + 0x100, kCode + 0x31, kOther + 0x4000);
+  held.put(sp + 0x800, kCode + 0x40);
+  held.put(kOther + 0x4100, kCode + 0x50);  // on the stack that it was on
+  bool is_seen = false;
+  const auto kept = LiveCodeAddresses::of_thread(held, *held.maps(), {kCode.value + 0x10, sp.value}, [&] {
+    is_seen = true;
+    held.put(sp + 0x900, kCode + 0x60);  // it runs on
+  });
+  EXPECT_TRUE(is_seen);
+  EXPECT_TRUE(has(kept, kCode + 0x10));
+  EXPECT_FALSE(has(kept, kCode + 0x31)) << "it goes on in the copy";
+  EXPECT_TRUE(has(kept, kCode + 0x40));
+  EXPECT_TRUE(has(kept, kCode + 0x50));
+  EXPECT_FALSE(has(kept, kCode + 0x60));
+}
+
+TEST(LiveCodeAddresses, OneThreadWhoseStackIsNotKnown) {
+  Held held;
+  const auto kept = LiveCodeAddresses::of_thread(held, *held.maps(), {kCode.value, 0x1000}, [] {});
+  EXPECT_TRUE(has(kept, kCode + 0x70));
+}
+
 }  // namespace
 }  // namespace uprobe::test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/arm/tier_count.h"
+#include "engine/patch/tier_count.h"
 
 #include "engine/process/text_view.h"
 
