@@ -162,7 +162,12 @@ bool LocationResolver::fetch_names(const ProbeSpec& spec) {
 Result<LocationResolver::Specs> LocationResolver::operator()(ProbeSpec spec) {
   auto found = find(spec);
   const bool is_unknown = !found && found.error().code == Code::not_found && !spec.place.is_generated;
-  return is_unknown && fetch_names(spec) ? find(std::move(spec)) : std::move(found);
+  if (is_unknown && fetch_names(spec)) found = find(spec);
+  if (found || !is_unknown) return found;
+  Error error = found.error();
+  if (const std::string elsewhere = object_with(spec); !elsewhere.empty())
+    error.help = elsewhere + " has one: -p " + elsewhere + ":" + spec.place.symbol;
+  return error;
 }
 
 Result<LocationResolver::Specs> LocationResolver::find(ProbeSpec spec) {

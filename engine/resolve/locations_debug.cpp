@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The part of the resolver that needs debug information: source lines, inlined copies and variables.
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 
@@ -30,6 +31,12 @@ Error without_variables(Error error, const std::string& variable) {
       variable.size() == 4 && variable.starts_with("arg") && variable[3] >= '1' && variable[3] <= '6';
   if (is_number) error.help = "$" + variable + " needs none: $arg1 is the first argument";
   return error;
+}
+
+// Other tools' words for all variables.
+bool is_word_for_all(const std::string& variable) {
+  static constexpr std::array<std::string_view, 6> kWords = {"*", "all", "args", "params", "vars", "locals"};
+  return std::find(kWords.begin(), kWords.end(), variable) != kWords.end();
 }
 
 // The addresses of a line's code. A name without a '.' is a function's, and its line 0 the one where it is declared.
@@ -174,6 +181,7 @@ Status LocationResolver::find_variables(ProbeSpec& spec, const plan::Found& plac
       Error error = found.error();
       if (spec::find_register(argument.variable, spec::RegisterNames::extended))
         error.help = "did you mean '%" + argument.variable + "'?";
+      if (is_word_for_all(argument.variable)) error.help = "$params is every parameter, $vars every variable";
       if (const std::string modern = spec::modern_word(argument.variable); !modern.empty())
         error.help = "did you mean '" + modern + "'? With --style=2009 it is called '" + argument.variable + "'";
       const int column = argument.symbol_column + std::max(error.column, 0);
