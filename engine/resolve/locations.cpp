@@ -348,7 +348,8 @@ Status LocationResolver::find_data(ProbeSpec& spec, const plan::Found& place, st
         return refuse(
             Error{.text = "address " + hex(*argument.address) + " is not in a segment of " + place.file->path(),
                   .help = "addresses are the file's own, as nm prints them"});
-      argument.steps.front().value += distance(*argument.address, place);
+      for (spec::Step& step : argument.steps)  // of several the others are counted from the first
+        if (step.kind == spec::StepKind::file_offset) step.value += distance(*argument.address, place);
       argument.address.reset();
       continue;
     }

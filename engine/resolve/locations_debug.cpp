@@ -168,15 +168,16 @@ Status LocationResolver::find_variables(ProbeSpec& spec, const plan::Found& plac
   if (!spec.is_return) RETURN_IF_ERROR(expand_variables(spec, place, copy));
   for (spec::Argument& argument : spec.arguments) {
     if (argument.variable.empty()) continue;
-    if (spec.is_return)
+    const auto debug = debug_info(place.file);
+    if (spec.is_return && (!debug || spec::is_group_of_variables(argument.variable)))
       return at_column(spec, argument.symbol_column,
                        Error{.code = Code::refused,
                              .text = "a function's variables no longer exist when it has returned",
                              .help = "$retval is the value that it returned"});
-    const auto debug = debug_info(place.file);
     if (!debug) return at_column(spec, argument.symbol_column, debug.error());
-    if (Status found =
-            copy ? (*debug)->find_copys_variable(*copy, argument) : (*debug)->find_variable(place.address, argument);
+    if (Status found = spec.is_return ? (*debug)->find_result(place.address, argument)
+                       : copy         ? (*debug)->find_copys_variable(*copy, argument)
+                                      : (*debug)->find_variable(place.address, argument);
         !found) {
       Error error = found.error();
       if (spec::find_register(argument.variable, spec::RegisterNames::extended))
