@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Location expressions, as far as a fetch can follow them.
-#include <gelf.h>
+#include <elf.h>
 
 #include <algorithm>
 #include <bit>
@@ -8,6 +8,7 @@
 
 #include "arch/abi/dwarf_registers.h"
 #include "engine/dwarf/variable.h"
+#include "engine/elf/bytes_view.h"
 
 namespace uprobe::dwarf {
 namespace {
@@ -214,15 +215,17 @@ Result<Location> follow_pieces(const Place& place, const Expression& expression)
 // file says otherwise.
 std::optional<std::uint64_t> thread_local_bytes(const DebugInfo::Handles& handles) {
   constexpr std::uint64_t kMost = 1 << 30, kMostAlignment = 1 << 20;
-  std::size_t count = 0;
-  if (elf_getphdrnum(handles.elf.get(), &count) != 0) return {};
-  for (std::size_t i = 0; i < count; ++i) {
-    GElf_Phdr header{};
-    if (gelf_getphdr(handles.elf.get(), static_cast<int>(i), &header) == nullptr || header.p_type != PT_TLS) continue;
-    const std::uint64_t align = std::max<std::uint64_t>(header.p_align, 1);
-    if (!std::has_single_bit(align) || align > kMostAlignment || header.p_memsz > kMost || header.p_vaddr % align != 0)
-      return {};
-    return (header.p_memsz + align - 1) & ~(align - 1);
+  const elf::BytesView bytes(handles.file->bytes());
+  const auto file = bytes.read<Elf64_Ehdr>(0);
+  if (!file || file->e_phentsize != sizeof(Elf64_Phdr)) return {};
+  for (std::uint64_t i = 0; i < file->e_phnum; ++i) {
+    const auto header = bytes.read<Elf64_Phdr>(file->e_phoff + i * sizeof(Elf64_Phdr));
+    if (!header) return {};
+    if (header->p_type != PT_TLS) continue;
+    const std::uint64_t align = std::max<std::uint64_t>(header->p_align, 1);
+    const bool is_usual = std::has_single_bit(align) && align <= kMostAlignment && header->p_vaddr % align == 0;
+    if (!is_usual || header->p_memsz > kMost) return {};
+    return (header->p_memsz + align - 1) & ~(align - 1);
   }
   return {};
 }

@@ -286,21 +286,26 @@ bool Walker::is_in_virtual_base(Dwarf_Die aggregate, std::string_view name, int 
   return found;
 }
 
-// The members of that name in a virtual base, if there is one, and the object in which they are is in memory: its address is where the
-// object's table says.
+// The members of that name in virtual bases, if the object is in memory: the address of the one is where the object's table says. A base
+// that is reached in several ways is one object.
 std::vector<Walker::Member> Walker::enter_virtual_base(std::string_view name) {
+  std::vector<Member> members;
+  VirtualBase found{};
+  if (!location_.in_memory || !location_.pieces.empty()) return members;
   for (const VirtualBase& base : virtual_bases_of(type_)) {
-    std::vector<Member> members = find_members(base.type.die, name, 0);
-    if (members.empty() || !location_.in_memory || !location_.pieces.empty()) continue;
-    const std::uint64_t table = std::exchange(location_.offset, 0) + base.table;
-    if (table != 0) location_.steps.push_back({.kind = StepKind::add, .value = table});
-    location_.steps.push_back({.kind = StepKind::keep});
-    location_.steps.push_back({.kind = StepKind::dereference});
-    location_.steps.push_back({.kind = StepKind::dereference, .value = 0 - base.before});
-    location_.steps.push_back({.kind = StepKind::add_kept});
-    return members;
+    const auto in_base = find_members(base.type.die, name, 0);
+    if (in_base.empty() || (!members.empty() && base.type.die.addr == found.type.die.addr)) continue;
+    members.insert(members.end(), in_base.begin(), in_base.end());
+    found = base;
   }
-  return {};
+  if (members.size() != 1) return members;
+  const std::uint64_t table = std::exchange(location_.offset, 0) + found.table;
+  if (table != 0) location_.steps.push_back({.kind = StepKind::add, .value = table});
+  location_.steps.push_back({.kind = StepKind::keep});
+  location_.steps.push_back({.kind = StepKind::dereference});
+  location_.steps.push_back({.kind = StepKind::dereference, .value = 0 - found.before});
+  location_.steps.push_back({.kind = StepKind::add_kept});
+  return members;
 }
 
 Status Walker::enter_member(std::string_view at, bool by_pointer) {
@@ -442,6 +447,9 @@ Status Walker::take_text(const TextParts& parts, Argument& argument) {
     }
     if (one->in_memory) one->steps.push_back({.kind = StepKind::dereference, .value = one->offset});
   }
+  const auto keeps = [](const spec::Step& step) { return step.kind == StepKind::keep; };
+  if (std::any_of(pointer.steps.begin(), pointer.steps.end(), keeps))  // one value is kept at a time
+    return blame(all_, "'" + std::string(all_) + "' is a text in a virtual base");
   location_ = {.steps = std::move(length.steps), .in_memory = true};
   location_.steps.push_back({.kind = StepKind::length});
   location_.steps.insert(location_.steps.end(), pointer.steps.begin(), pointer.steps.end());

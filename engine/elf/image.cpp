@@ -71,9 +71,8 @@ Status check_header(const Elf64_Ehdr& header) {
 Error no_elf(BytesView bytes) {
   constexpr std::uint64_t kShown = 64;
   const auto beginning = bytes.slice(0, std::min<std::uint64_t>(bytes.size(), kShown)).span();
-  const bool is_text = std::all_of(beginning.begin(), beginning.end(), [](unsigned char c) {
-    return c == '\n' || c == '\t' || c == '\r' || (c >= ' ' && c != 0x7f);
-  });
+  const bool is_text = std::all_of(beginning.begin(), beginning.end(),
+                                   [](unsigned char c) { return c == '\n' || c == '\t' || c == '\r' || c >= ' '; });
   Error error = damaged("is not an ELF file");
   if (bytes.size() == 0) return error.help = "it is empty", error;
   if (is_text) error.help = "it is text: a script is run by the program that its first line names, as in #!/bin/sh";

@@ -197,8 +197,7 @@ Status LocationResolver::find_function(ProbeSpec& spec) {
       if (!is_found && object.path != place.path) place.path = object.path, look_at(place);
       is_found = true;
     }
-    if (!others.empty())
-      notes_.push_back("'" + name + "' is probed in " + place.path + "; there is also " + list_of(others));
+    if (!others.empty()) note("'" + name + "' is probed in " + place.path + "; there is also " + list_of(others));
     return is_found;
   };
   const auto choose_name = [&](const std::string& name) {

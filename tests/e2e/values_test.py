@@ -168,6 +168,21 @@ int main() {
             self.assertEqual(hits[:2], ['v="abc"', "v=(fault)"])
             self.assertRegex(hits[2], r'^v=(\(fault\)|""(\.\.\.)?)$')
 
+    def test_virtual_bases_that_are_refused(self):
+        source = self.write("bases.cpp", """
+#include <string>
+struct A { int x = 1; std::string text = "a"; virtual ~A() {} };
+struct B { int x = 2; virtual ~B() {} };
+struct C : virtual A, virtual B { int y = 3; };
+__attribute__((noinline)) int take(C *c) { asm volatile("" ::: "memory"); return c->y; }
+int main() { C c; return take(&c) != 3; }
+""")
+        program = self.path("bases")
+        subprocess.run([harness.need("g++"), "-O0", "-g", "-o", program, source], check=True)
+        for variable, said in (("c->x", "member 'x' is ambiguous"), ("c->text", "'c->text' is a text in a virtual base")):
+            with self.subTest(variable=variable):
+                self.assertIn(said, self.refusal(program, "-p", f"p:e {program}:take {variable}"))
+
     def test_of_a_library(self):
         """Where its variables of a thread lie is decided as it is loaded."""
         library, program = self.path("libown.so"), self.path("user")
