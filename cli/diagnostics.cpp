@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <cctype>
 #include <cstdlib>
 #include <vector>
 
@@ -78,12 +79,24 @@ std::string quotation(std::string_view definition, int column, bool color) {
   return text + std::string(kIndent) + std::string(before, ' ') + painted("^", kBoldRed, color) + "\n";
 }
 
+bool is_of_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+// Whether a text has the name, and not only within a longer word.
+bool names(std::string_view text, std::string_view name) {
+  for (std::size_t at = 0; (at = text.find(name, at)) != std::string_view::npos; ++at) {
+    const std::size_t end = at + name.size();
+    const bool begins = at == 0 || !is_of_word(text[at - 1]) || !is_of_word(name.front());
+    if (begins && (end == text.size() || !is_of_word(text[end]) || !is_of_word(name.back()))) return true;
+  }
+  return false;
+}
+
 // "PLACE: ", unless the text already names the place.
 std::string place_of(const Error& error, const Context& context) {
   std::string place;
   if (!context.place.empty()) place += escape(context.place) + ": ";
   const bool is_definition = error.column >= 0 || error.where == context.definition;
-  if (error.where.empty() || is_definition || error.text.find(error.where) != std::string::npos) return place;
+  if (error.where.empty() || is_definition || names(error.text, error.where)) return place;
   return place + escape(error.where) + ": ";
 }
 

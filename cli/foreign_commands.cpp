@@ -23,6 +23,10 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+bool is_path(const std::string& word) {
+  return word.find('/') != std::string::npos && word.find_first_of(": ") == std::string::npos;
+}
+
 bool is_file(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
 constexpr std::string_view kExample = "malloc";
@@ -57,13 +61,20 @@ Words options_in(const std::string& word) {
   return options;
 }
 
+// The one thing that the line lacks.
+enum class Lack { unknown, probe, program };
+
+Lack lack_of(const Error& error) {
+  if (error.text.starts_with("no probe is defined")) return Lack::probe;
+  return error.text.starts_with("no program to run") ? Lack::program : Lack::unknown;
+}
+
 // Reads a command line of any of the tools, word by word.
 class CommandReader {
  public:
   CommandReader(const Words& words, const IsProgram& is_program) : words_(words), is_program_(is_program) {}
 
-  // `needs_probe`: the line lacks nothing but a probe.
-  std::optional<std::string> read(bool needs_probe);
+  std::optional<std::string> read(Lack lack);
 
  private:
   bool has_next() const { return at_ + 1 < words_.size(); }
@@ -82,6 +93,7 @@ class CommandReader {
   void split_into_program(const std::string& text);
   bool option_of_others(const std::string& word);
   void own_option(const std::string& word);
+  bool first_word(const std::string& word);
   void program();
   void add_probe(const std::string& text);
   void add_place(const std::string& place);
@@ -99,7 +111,7 @@ class CommandReader {
   const IsProgram& is_program_;
   std::size_t at_ = 1;
   Words options_, program_, probe_words_;
-  std::string object_, tool_, expression_, library_;
+  std::string object_, tool_, expression_, library_, probed_program_;
   bool is_over_ = false, is_list_ = false;  // nothing more is read; only a list is wanted
   bool has_program_option_ = false;         // an option names the program, and more options follow
   bool is_rest_ = false, is_foreign_ = false, is_unknown_ = false;
@@ -110,8 +122,8 @@ void CommandReader::add_place(const std::string& place) {
   options_.insert(options_.end(), {"-p", place});
   has_probe_ = true;
   const std::size_t colon = place.find(':');
-  const bool is_path = place.starts_with('/') || place.starts_with("./");
-  if (is_path && colon != std::string::npos && object_.empty()) object_ = place.substr(0, colon);
+  const bool has_path = place.starts_with('/') || place.starts_with("./");
+  if (has_path && colon != std::string::npos && object_.empty()) object_ = place.substr(0, colon);
 }
 
 void CommandReader::add_meant(const Meant& meant) {
@@ -326,7 +338,7 @@ bool CommandReader::value_is_foreign(char letter, const std::string& value) {
   if (value.empty()) return false;
   switch (letter) {
     case 'F':  // uftrace's, without a prototype; strace's and others' flag before the program
-      if (value.find('(') != std::string::npos) return false;
+      if (value.find('(') != std::string::npos || value.starts_with('-')) return false;
       is_program_(value) ? program_.push_back(value) : take_option(ForeignOption::place, value);
       return true;
     case 'P':  // uftrace's, or strace's files
@@ -334,7 +346,7 @@ bool CommandReader::value_is_foreign(char letter, const std::string& value) {
       if (!value.starts_with('/')) expression_ = value;
       return true;
     case 'n':  // dtrace's, or Frida's
-      if (is_decimal_number(value)) return false;
+      if (is_decimal_number(value) || value.starts_with('-') || is_program_(value)) return false;
       if (value.find(':') != std::string::npos) return add_events(value), true;
       return take_option(ForeignOption::process_name, value), true;
     case 'i':  // Frida's
@@ -356,11 +368,13 @@ void CommandReader::own_option(const std::string& word) {
       has_process_ = has_pid_of_strace_ = true;
       return options_.insert(options_.end(), {"-P", value}), void();
     }
+    if (is_path(value) && is_program_(value)) return probed_program_ = value, void();
     return is_return ? add_probe(spec::at_return(value)) : add_probe(value);
   }
   const std::string following = has_next() ? words_[at_ + 1] : std::string();
   const char letter = word.size() == 2 && word[0] == '-' ? word[1] : '\0';
   if (letter == 'F' && following.empty()) return object_.empty() ? void() : add_look({"-l"});
+  if (letter == 'F' && following.starts_with('-')) return is_foreign_ = true, void();
   if (value_is_foreign(letter, following)) {
     is_foreign_ = is_foreign_ || letter != 'P' || following.starts_with('/');
     return next(), void();
@@ -409,6 +423,22 @@ bool CommandReader::command_of_tool(const std::string& word) {
   return true;
 }
 
+// A word that is no program and no place: a process id after others, "b main" of gdb, "help", a script of another tool.
+bool CommandReader::first_word(const std::string& word) {
+  static constexpr std::array<std::string_view, 8> kBreaks = {"break", "b",      "br",     "tbreak",
+                                                              "tb",    "hbreak", "rbreak", "catch"};
+  static constexpr std::array<std::string_view, 3> kScripts = {".bt", ".stp", ".gdb"};
+  if (is_program_(word)) return false;
+  if (is_decimal_number(word) && options_.size() > 1 && options_[options_.size() - 2] == "-P")
+    return options_.back() += "," + word, true;
+  if (is_decimal_number(word) && is_among("--doctor", options_))
+    return options_.insert(options_.end(), {"-P", word}), has_process_ = true;
+  if (words_.size() == 2 && (word == "help" || word == "version")) return add_look({"--" + word}), true;
+  if (is_among(word, kBreaks) && has_next()) return add_probe(word + " " + next()), is_foreign_ = true;
+  const auto ends = [&](std::string_view end) { return word.ends_with(end); };
+  return std::any_of(kScripts.begin(), kScripts.end(), ends) && (is_foreign_ = true);
+}
+
 // The first word that is no option: a tool's name or command, a place, or the program. Options after a program without probes were
 // meant for this tool.
 void CommandReader::program() {
@@ -416,6 +446,7 @@ void CommandReader::program() {
   if (tool_ == "probe" && object_.empty() && probe_words_.empty() && is_program_(word))
     return object_ = word, options_.insert(options_.end(), {"-x", word}), void();
   if (tool_ == "probe") return probe_words_.push_back(word);
+  if (program_.empty() && first_word(word)) return;
   if (!has_probe_ && program_.empty()) {
     if (command_of_tool(word)) return;
     if (const auto meant = meaning_of_unknown(word); meant && word.find(':') != std::string::npos)
@@ -478,7 +509,7 @@ std::string CommandReader::line() const {
   return line;
 }
 
-std::optional<std::string> CommandReader::read(bool needs_probe) {
+std::optional<std::string> CommandReader::read(Lack lack) {
   for (; at_ < words_.size() && !is_over_; ++at_) word(words_[at_]);
   if (is_unknown_) return {};
   if (!probe_words_.empty() && !has_probe_) {
@@ -488,12 +519,16 @@ std::optional<std::string> CommandReader::read(bool needs_probe) {
   }
   if (!has_probe_ && !expression_.empty()) add_expression(expression_);
   if (is_list_) list_instead();
-  const bool lacks_probe = (needs_probe || is_foreign_) && !program_.empty() && is_program_(program_[0]);
+  if (is_among("--doctor", options_)) return has_process_ ? std::optional(line()) : std::nullopt;
+  if (program_.empty() && !probed_program_.empty()) program_.push_back(probed_program_), is_foreign_ = true;
+  const bool has_program = !program_.empty() && is_program_(program_[0]);
+  const bool lacks_probe = ((lack == Lack::probe || is_foreign_) && has_program) ||
+                           (lack == Lack::probe && has_process_ && program_.empty());
   const bool is_tool_alone = program_.empty() && !tool_.empty() && options_.empty();
   if (!has_probe_ && (has_pid_of_strace_ || lacks_probe || is_tool_alone)) add_place(std::string(kExample));
   if (!has_probe_) return {};
   if (program_.empty() && !has_process_) {
-    if (object_.empty() && !is_foreign_) return {};
+    if (object_.empty() && !is_foreign_ && lack != Lack::program) return {};
     if (object_.empty()) program_.push_back("PROGRAM");
     if (!object_.empty()) options_.push_back("--object=" + object_);
   }
@@ -514,7 +549,7 @@ std::string as_given(const Words& arguments) {
 
 Error with_translation(Error error, const std::vector<std::string>& arguments, const IsProgram& is_program) {
   // A line that only repeats the user's would hide what to do.
-  const auto better = CommandReader(arguments, is_program).read(error.text.starts_with("no probe is defined"));
+  const auto better = CommandReader(arguments, is_program).read(lack_of(error));
   if (better && *better != as_given(arguments)) error.help = *better;
   return error;
 }

@@ -36,8 +36,8 @@ std::vector<std::string> names_in(std::string_view text) {
 }
 
 std::string system_call(std::string_view name) {
-  for (const std::string_view prefix :
-       {"sys_enter_", "sys_exit_", "__x64_sys_", "__se_sys_", "do_sys_", "sys_", "vfs_"})
+  for (const std::string_view prefix : {"sys_enter_", "sys_exit_", "__x64_sys_", "__ia32_sys_", "__se_sys_", "do_sys_",
+                                        "ksys_", "SyS_", "sys_", "vfs_"})
     if (name.starts_with(prefix)) {
       name.remove_prefix(prefix.size());
       break;

@@ -334,12 +334,6 @@ std::string spelling(const Row& row, int returned) {
 // NAME of --NAME and --NAME=VALUE.
 std::string name_in(const std::string& word) { return word.substr(2, word.find('=') - 2); }
 
-// The word with the option that getopt has returned; its argument may be the word after it.
-const std::string& word_read(const std::vector<std::string>& words) {
-  const auto last = static_cast<std::size_t>(optind - 1);
-  return words[optarg == words[last].data() ? last - 1 : last];
-}
-
 std::vector<std::string> long_names() {
   std::vector<std::string> names;
   names.reserve(kRows.size());
@@ -353,8 +347,36 @@ std::string joined(const std::vector<std::string>& names) {
   return list;
 }
 
-// The options that the user may have meant: those that begin with the word, else the nearest one.
+// What other tools call it; empty: none of them does.
+std::string called_elsewhere(const std::string& name) {
+  struct Other {
+    std::string_view name, own;
+  };
+  static constexpr std::array kOthers = {
+      Other{"if", "--filter=EXPR"},
+      Other{"cond", "--filter=EXPR"},
+      Other{"condition", "--filter=EXPR"},
+      Other{"where", "--filter=EXPR"},
+      Other{"hist", "--trigger=hist:keys=FIELD"},
+      Other{"histogram", "--trigger=hist:keys=FIELD"},
+      Other{"children", "--follow-forks"},
+      Other{"process", "--pid=PID"},
+      Other{"functions", "--list"},
+      Other{"funcs", "--list"},
+      Other{"latency", "--summary"},
+      Other{"report", "--replay=FILE"},
+      Other{"buffer", "--buffer-size=SIZE"},
+      Other{"mmap-pages", "--buffer-size=SIZE"},
+  };
+  for (const Other& other : kOthers)
+    if (name == other.name) return std::string(other.own);
+  const std::string format = name.starts_with("format-") ? name.substr(7) : name;
+  return is_format(format) ? "--format=" + format : std::string();
+}
+
+// The options that the user may have meant: those of other tools, those that begin with the word, else the nearest one.
 std::string suggestion(const std::string& name) {
+  if (const std::string own = called_elsewhere(name); !own.empty()) return "did you mean '" + own + "'?";
   const std::vector<std::string> all = long_names();
   std::vector<std::string> longer;
   std::copy_if(all.begin(), all.end(), std::back_inserter(longer),
@@ -379,6 +401,8 @@ bool is_long_name(const std::string& word) {
 Error refused_word(int returned, const std::string& word) {
   if (optopt == 0) return unknown_long(name_in(word));
   const Row* row = row_of(optopt);
+  if (row == nullptr && is_long_name(word))
+    return usage("unknown option '" + word + "'", "did you mean '-" + word + "'?");
   if (row == nullptr)
     return usage("unknown option '-" + std::string(1, static_cast<char>(optopt)) + "'", "see uprobe-run --help");
   if (optopt >= kRowBase && is_abbreviation(*row, word)) return unknown_long(name_in(word));
@@ -417,11 +441,12 @@ Result<Options> parse_options(const std::vector<std::string>& arguments) {
   optind = 0;  // glibc: starts again
   opterr = 0;
   for (;;) {
+    const auto at = static_cast<std::size_t>(std::max(optind, 1));  // also within a word of several letters
     const int returned = ::getopt_long(argc, argv.data(), short_table.c_str(), long_table.data(), nullptr);
     if (returned == -1) break;
-    if (returned == ':' || returned == '?') return refused_word(returned, words[static_cast<std::size_t>(optind - 1)]);
+    const std::string& word = words[at];
+    if (returned == ':' || returned == '?') return refused_word(returned, word);
     const Row* row = row_of(returned);
-    const std::string& word = word_read(words);
     if (returned >= kRowBase && is_abbreviation(*row, word)) return unknown_long(name_in(word));
     if (returned < kRowBase && is_long_name(word))
       return usage(

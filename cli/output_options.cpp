@@ -97,6 +97,8 @@ Status add_counter(Options& options, const std::string& text) {
   return ok();
 }
 
+bool is_format(const std::string& name) { return format::format_called(name) != nullptr; }
+
 Status set_format(Options& options, const std::string& name) {
   if (format::format_called(name) == nullptr)
     return Error{.code = Code::usage, .text = "'" + name + "' is not one of " + format::format_names()};

@@ -11,6 +11,7 @@
 namespace uprobe::cli {
 
 Status add_counter(Options& options, const std::string& text);
+bool is_format(const std::string& name);
 Status set_format(Options& options, const std::string& name);
 Status set_clock(Options& options, const std::string& name);
 Status set_metrics_file(Options& options, const std::string& path);

@@ -27,6 +27,7 @@
 #include "cli/probes_file.h"
 #include "cli/replay.h"
 #include "cli/skip_refused.h"
+#include "cli/slips.h"
 #include "cli/summary.h"
 #include "cli/text.h"
 #include "cli/thinning.h"
@@ -113,21 +114,32 @@ std::vector<Problem> problems(Engine& engine, const SessionOptions& options, con
   return found;
 }
 
-// What was not found may be in another tool's words.
-Error with_meaning(Error error, const std::string& definition) {
-  const auto meant =
-      error.code == Code::not_found || error.help.empty() ? meaning_of_unknown(definition) : std::nullopt;
+// A function that a program has which the traced one executes.
+std::string place_elsewhere(const Call& call, const std::string& function) {
+  return place_in_executed(function, call.options.program, [&](const std::string& path, const std::string& name) {
+    const auto lines = call.engine.list_functions(path, name);
+    return lines && !lines->empty();
+  });
+}
+
+// What was not found may be in another tool's words, or nearly right, or in another program.
+Error with_meaning(const Call& call, Error error, const std::string& definition) {
+  if (error.code != Code::not_found && !error.help.empty()) return error;
+  if (const std::string place = place_elsewhere(call, definition); !place.empty())
+    return error.help = "it is in a program that " + call.options.program[0] + " executes: -p " + quoted(place), error;
+  auto meant = meaning_of_slip(definition);
+  if (!meant) meant = meaning_of_unknown(definition);
   if (meant && !meant->problem.empty()) error.text = meant->problem;
   if (meant && !meant->places.empty()) error.help = as_line(options_for(*meant));
   return error;
 }
 
-void show(const std::vector<Problem>& found, const Diagnostics& diagnostics) {
+void show(const Call& call, const std::vector<Problem>& found) {
   const std::size_t shown = std::min(found.size(), kShownProblems);
   for (std::size_t i = 0; i < shown; ++i)
-    diagnostics.error(with_meaning(found[i].error, found[i].context.definition), found[i].context);
+    call.diagnostics.error(with_meaning(call, found[i].error, found[i].context.definition), found[i].context);
   if (shown == found.size()) return;
-  diagnostics.line("and " + counted(found.size() - shown, "more bad definition", "more bad definitions"));
+  call.diagnostics.line("and " + counted(found.size() - shown, "more bad definition", "more bad definitions"));
 }
 
 // What cannot be read of a process explains what was not found there.
@@ -255,7 +267,7 @@ bool prepare(const Call& call) {
   if (const Error cause = cause_of(call, prepared.error()); !same(cause, prepared.error()))
     return call.diagnostics.error(cause), false;
   const std::vector<Problem> found = problems(call.engine, options, *definitions, prepared.error());
-  show(found, call.diagnostics);
+  show(call, found);
   const auto is_refused = [](const Problem& problem) {
     return problem.error.code == Code::refused && !problem.error.where.empty();
   };

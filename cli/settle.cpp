@@ -191,7 +191,8 @@ Status settle(Options& options) {
     return check_listed(options);
   }
   if (options.json && options.mode != Mode::check && !sums_calls(options) && !options.finds_leaks && options.pairs == 0)
-    return usage("--json prints the answer of --check, the table of -c or the report of --leak, and all are missing");
+    return usage("--json prints the answer of --check, the table of -c or the report of --leak, and all are missing",
+                 "hits are printed so by --format=json");
   if (options.sources.empty() && has_probe_option(options.program))
     return usage("options go before the program '" + options.program[0] + "'",
                  "e.g. uprobe-run -p DEF " + options.program[0]);

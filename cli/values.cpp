@@ -188,7 +188,7 @@ Result<std::vector<int>> parse_pids(std::string_view text) {
   const std::string_view all = text;
   std::vector<int> pids;
   for (;;) {
-    const std::size_t end = std::min(text.find(','), text.size());
+    const std::size_t end = std::min(text.find_first_of(", "), text.size());
     const auto number = whole_number(text.substr(0, end));
     if (!number || *number == 0 || *number > std::numeric_limits<int>::max())
       return unusable(
@@ -201,7 +201,8 @@ Result<std::vector<int>> parse_pids(std::string_view text) {
 }
 
 bool is_pid_list(std::string_view text) {
-  return !text.empty() && text.find_first_not_of("0123456789,") == std::string_view::npos;
+  return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) != 0 &&
+         text.find_first_not_of("0123456789, ") == std::string_view::npos;
 }
 
 Result<Overflow> parse_overflow(std::string_view text) {

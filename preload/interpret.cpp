@@ -47,7 +47,9 @@ class Builder {
   void store_memory(const Insn& insn);
   u32 room_for_strings(u32 later) const;
   u32 fitting(const Insn& insn, u32 bytes);
+  u32 most_characters(u32 room) const;
   void store_string(u32 offset, u64 address, bool readable, u32 later);
+  void store_bounded_string(const Insn& insn);
   void store_string_array(const Insn& insn);
   void store_text(const Insn& insn);
   void store_comm(const Insn& insn);
@@ -65,7 +67,7 @@ class Builder {
   Payload& payload_;
   u32 fixed_;
   u32 total_ = 0;  // bytes that the payload needs, also beyond its room
-  u64 value_ = 0;
+  u64 value_ = 0, kept_ = 0;
   u32 object_ = 0;  // index + 1 of the object whose data the argument reads; 0: none
   u64 object_bias_ = 0;
   bool fault_ = false;
@@ -139,6 +141,35 @@ UPROBE_IN_SECTION u32 Builder::room_for_strings(u32 later) const {
   return end > total_ ? end - total_ : 0;
 }
 
+UPROBE_IN_SECTION u32 Builder::most_characters(u32 room) const {
+  u32 most = room == 0 ? 0 : room - 1;
+  if (area_->string_limit != 0 && most > area_->string_limit) most = area_->string_limit;
+  return most > shared::kMostString ? shared::kMostString : most;
+}
+
+// Of a length that the program keeps: any number, and the bytes need not be readable. Strict sessions have none.
+UPROBE_IN_SECTION void Builder::store_bounded_string(const Insn& insn) {
+  if (!inside(insn.offset, 4)) return;
+  const u64 address = value_ + insn.immediate, length = kept_;
+  const u32 fault = total_ > shared::kMostString ? shared::kMostString : total_, cut = shared::kCutToNothing;
+  __builtin_memcpy(payload_.at + insn.offset, &fault, 4);
+  if (fault_) return;
+  const u32 room = room_for_strings(insn.size), most = most_characters(room);
+  const bool is_cut = length > most;
+  const u32 characters = is_cut ? most : static_cast<u32>(length), stored = characters + (is_cut ? 0 : 1);
+  if (stored == 0 || stored > room) {
+    __builtin_memcpy(payload_.at + insn.offset, &cut, 4);
+    return;
+  }
+  u8* to = dynamic(insn.offset, stored);
+  if (to == nullptr) return;
+  if (!is_cut) to[characters] = 0;
+  if (reader_.copy(to, address, characters) == characters) return;
+  total_ -= stored;
+  payload_.used = total_;
+  __builtin_memcpy(payload_.at + insn.offset, &fault, 4);
+}
+
 // In a strict session a string that is too long is a fault, in another one it is cut.
 UPROBE_IN_SECTION void Builder::store_string(u32 offset, u64 address, bool readable, u32 later) {
   if (!inside(offset, 4)) return;
@@ -146,9 +177,7 @@ UPROBE_IN_SECTION void Builder::store_string(u32 offset, u64 address, bool reada
   u32 locator = total_ > shared::kMostString ? shared::kMostString : total_;  // length 0: (fault)
   __builtin_memcpy(payload_.at + offset, &locator, 4);
   const u32 room = is_strict ? shared::kMaxStringBytes : room_for_strings(later);
-  u32 most = room == 0 ? 0 : room - 1;  // characters
-  if (!is_strict && most > area_->string_limit) most = area_->string_limit;
-  if (most > shared::kMostString) most = shared::kMostString;
+  const u32 most = most_characters(room);
   const u32 bytes = readable ? reader_.string_bytes(address, most + 1) : 0;
   const bool is_cut = bytes > most + 1;
   if (bytes == 0 || (is_cut && is_strict)) return;
@@ -279,7 +308,7 @@ UPROBE_IN_SECTION void Builder::run(const Insn& insn) {
     case Op::end:
       break;
     case Op::begin:
-      value_ = 0, fault_ = false, object_ = 0;
+      value_ = kept_ = 0, fault_ = false, object_ = 0;
       break;
     case Op::load_register:
       value_ = insn.size < shared::kRegCount ? past_stubs(hit_.registers->value[insn.size]) : 0;
@@ -295,6 +324,16 @@ UPROBE_IN_SECTION void Builder::run(const Insn& insn) {
       break;
     case Op::load_thread:
       value_ = hit_.tid;
+      break;
+    case Op::load_thread_pointer:
+      value_ = thread_pointer();
+      fault_ = fault_ || value_ == 0;
+      break;
+    case Op::keep:
+      kept_ = value_;
+      break;
+    case Op::add_kept:
+      value_ += kept_;
       break;
     case Op::dereference:
       if (!fault_ && !reader_.load8(value_ + insn.immediate, value_)) value_ = 0, fault_ = true;
@@ -316,6 +355,7 @@ UPROBE_IN_SECTION void Builder::run(const Insn& insn) {
       store_memory(insn);
       break;
     case Op::store_string:
+      if (insn.count != 0) return store_bounded_string(insn);
       store_string(insn.offset, value_ + insn.immediate, !fault_, insn.size);
       break;
     case Op::store_string_array:

@@ -48,8 +48,9 @@ void note_own_rseq(ProcessBlock& block) {
   }
 }
 
-// By its instruction where user code may use that, else from where the control block has its own address (not in Go).
-u64 thread_pointer() {
+// By its instruction where user code may use that, else from where the control block has its own address (not in Go). Event programs
+// ask for it within the rseq section.
+UPROBE_IN_SECTION u64 thread_pointer() {
   if ((uprobe_block->flags & shared::kBlockReadsThreadPointer) != 0) return read_thread_pointer();
   u64 low = 0, high = 0;
   if (!uprobe_peek_thread4(0, &low) || !uprobe_peek_thread4(4, &high)) return 0;

@@ -36,7 +36,8 @@ std::vector<Finding> examine_process(pid_t pid, bool trusts_filters);
 struct PtraceRules {
   std::string yama_scope;  // the digit of kernel.yama.ptrace_scope; empty: there is no Yama
   bool is_root = false;
-  bool may_trace_all = false;  // CAP_SYS_PTRACE
+  bool may_trace_all = false;         // CAP_SYS_PTRACE
+  bool is_in_user_namespace = false;  // not the first one: capabilities hold in it alone
 };
 Finding judge_attaching(const PtraceRules& rules);
 

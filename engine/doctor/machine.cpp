@@ -8,10 +8,12 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <sstream>
 
 #include "engine/base/fd.h"
 #include "engine/base/procfs.h"
@@ -68,10 +70,21 @@ Finding starting() {
           "use LD_PRELOAD=libuprobe.so, which needs no ptrace; or allow ptrace (docker: --cap-add=SYS_PTRACE)"};
 }
 
+// The first one maps all users to themselves (user_namespaces(7)).
+bool is_in_user_namespace() {
+  const auto map = read_file("/proc/self/uid_map");
+  if (!map) return false;
+  std::istringstream numbers(*map);
+  std::uint64_t inside = 0, outside = 0, count = 0;
+  numbers >> inside >> outside >> count;
+  return inside != 0 || outside != 0 || count != UINT32_MAX;
+}
+
 Finding attaching(const std::string& status) {
   return judge_attaching({.yama_scope = procfs::ptrace_scope(),
                           .is_root = ::geteuid() == 0,
-                          .may_trace_all = has_capability(status, kSysPtrace)});
+                          .may_trace_all = has_capability(status, kSysPtrace),
+                          .is_in_user_namespace = is_in_user_namespace()});
 }
 
 Finding seccomp(const std::string& status) {
@@ -127,11 +140,15 @@ Finding judge_attaching(const PtraceRules& rules) {
   const std::string subject = "attaching";
   if (rules.yama_scope == "3")
     return {Verdict::bad, subject, "ptrace is switched off until the next boot (kernel.yama.ptrace_scope is 3)",
-            "start the program under uprobe-run, or with LD_PRELOAD=libuprobe.so"};
+            "start the program with LD_PRELOAD=libuprobe.so, which needs no ptrace"};
+  if (rules.may_trace_all && rules.is_in_user_namespace)
+    return {Verdict::limited, subject,
+            "to processes of this user namespace and those in it (CAP_SYS_PTRACE holds there alone)",
+            "to others from outside of the namespace"};
   if (rules.may_trace_all) return {Verdict::good, subject, "to processes of all users (CAP_SYS_PTRACE)", ""};
   if (rules.yama_scope == "2")
     return {Verdict::bad, subject, "needs CAP_SYS_PTRACE (kernel.yama.ptrace_scope is 2)",
-            "use sudo, or start the program under uprobe-run"};
+            "use sudo, or start the program with LD_PRELOAD=libuprobe.so, which needs no ptrace"};
   if (rules.yama_scope == "1")
     return {Verdict::limited, subject, "to programs that uprobe-run has started only (kernel.yama.ptrace_scope is 1)",
             "sudo sysctl kernel.yama.ptrace_scope=0, use sudo, or start the program under uprobe-run"};

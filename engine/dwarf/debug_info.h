@@ -67,6 +67,9 @@ class DebugInfo {
   // given. The error's column is in the expression.
   Status find_variable(std::uint64_t address, spec::Argument& argument) const;
 
+  // The same for a result of the function that begins at the address, as the function returns. Go's alone have names.
+  Status find_result(std::uint64_t address, spec::Argument& argument) const;
+
   // Of the function at an address: its lines with code, and the variables there.
   std::vector<CodeLine> lines_of(std::uint64_t address) const;
   std::vector<NamedVariable> variables_at(std::uint64_t address) const;

@@ -2,7 +2,11 @@
 // A variable on its way from its name to a fetch. Internal to this folder.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/dwarf/handles.h"
 
@@ -30,6 +34,13 @@ Status settle(Location& location, std::uint64_t bytes);
 Result<Location> location_of(const DebugInfo::Handles& handles, Dwarf_Die variable, const Scopes& scopes,
                              std::uint64_t address);
 
+// A result of a Go function, at its exits: by its name, "r0" where it has none. The error says what there is.
+struct GoResult {
+  Dwarf_Die die{};
+  Location location;
+};
+Result<GoResult> find_go_result(const Scopes& scopes, std::string_view name);
+
 // A type without typedefs and qualifiers.
 struct Type {
   Dwarf_Die die;
@@ -40,6 +51,22 @@ std::uint64_t size_of(Type type);        // 0: not known
 std::uint64_t elements_of(Type array);   // 0: not known
 std::string members_of(Type aggregate);  // their names, "a, b"; empty: it has none
 std::string name_of(Dwarf_Die typed);    // the type of a variable or member as C writes it, near enough
+
+// Where a text has its characters and their number, each in eight bytes: Go's string, Rust's &str and String, C++'s std::string and
+// std::string_view. Nothing: it is none, or made otherwise.
+struct TextParts {
+  std::uint64_t pointer = 0, length = 0;
+};
+std::optional<TextParts> parts_of_text(Type aggregate);
+
+// A base class whose place each object says itself: the word that the object's table has `before` its beginning is the distance from
+// the table's pointer, which is at `table` in the object.
+struct VirtualBase {
+  Type type;
+  std::uint64_t table = 0, before = 0;
+};
+// The direct ones, and those of the base classes that have a fixed place.
+std::vector<VirtualBase> virtual_bases_of(Type aggregate);
 
 // Sets kind, size and number of elements of the argument by the type. `location` is the variable's and becomes that of the
 // fetched data (a string is at its pointer's target).

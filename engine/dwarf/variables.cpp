@@ -34,8 +34,9 @@ bool is_called(Dwarf_Die& die, std::string_view name) {
   return own != nullptr && name == own;
 }
 
-// Where a variable is looked up: at any instruction, or at the first of an inlined copy, whose block is the innermost scope.
-enum class Where { anywhere, start_of_copy };
+// Where a variable is looked up: at any instruction; at the first of an inlined copy, whose block is the innermost scope; or at the
+// exits of a function, which has results then.
+enum class Where { anywhere, start_of_copy, exits };
 
 // Walks through one expression.
 class Walker {
@@ -77,9 +78,12 @@ class Walker {
   Status index(std::string_view at);
   std::vector<Member> find_members(Dwarf_Die aggregate, std::string_view name, int depth) const;
   bool is_in_virtual_base(Dwarf_Die aggregate, std::string_view name, int depth) const;
+  std::vector<Member> enter_virtual_base(std::string_view name);
   Status set_bits(Argument& argument);
   Status take_address(Argument& argument);
+  Status take_text(const TextParts& parts, Argument& argument);
   Status take_value(Argument& argument);
+  Status count_from_first(Argument& argument) const;
 
   const DebugInfo::Handles& handles_;
   std::uint64_t address_;
@@ -145,6 +149,12 @@ bool is_stored_later(Dwarf_Die variable) {
 // The innermost variable of that name. In one block a definition precedes a declaration.
 Status Walker::start(const Scopes& scopes, Where where) {
   const std::string_view name = take_name();
+  if (where == Where::exits) {
+    auto result = find_go_result(scopes, name);
+    if (!result) return blame(name, result.error());
+    at_ = result->die, type_ = type_of(at_), location_ = std::move(result->location);
+    return ok();
+  }
   std::optional<Dwarf_Die> found;
   for (const Dwarf_Die& scope : scopes) {
     each_child(scope, [&](Dwarf_Die& die) {
@@ -276,6 +286,28 @@ bool Walker::is_in_virtual_base(Dwarf_Die aggregate, std::string_view name, int 
   return found;
 }
 
+// The members of that name in virtual bases, if the object is in memory: the address of the one is where the object's table says. A base
+// that is reached in several ways is one object.
+std::vector<Walker::Member> Walker::enter_virtual_base(std::string_view name) {
+  std::vector<Member> members;
+  VirtualBase found{};
+  if (!location_.in_memory || !location_.pieces.empty()) return members;
+  for (const VirtualBase& base : virtual_bases_of(type_)) {
+    const auto in_base = find_members(base.type.die, name, 0);
+    if (in_base.empty() || (!members.empty() && base.type.die.addr == found.type.die.addr)) continue;
+    members.insert(members.end(), in_base.begin(), in_base.end());
+    found = base;
+  }
+  if (members.size() != 1) return members;
+  const std::uint64_t table = std::exchange(location_.offset, 0) + found.table;
+  if (table != 0) location_.steps.push_back({.kind = StepKind::add, .value = table});
+  location_.steps.push_back({.kind = StepKind::keep});
+  location_.steps.push_back({.kind = StepKind::dereference});
+  location_.steps.push_back({.kind = StepKind::dereference, .value = 0 - found.before});
+  location_.steps.push_back({.kind = StepKind::add_kept});
+  return members;
+}
+
 Status Walker::enter_member(std::string_view at, bool by_pointer) {
   const bool by_reference = is_reference(type_.tag);  // C++ writes '.' there
   if (by_pointer != is_pointer(type_.tag) && !by_reference)
@@ -287,7 +319,8 @@ Status Walker::enter_member(std::string_view at, bool by_pointer) {
   }
   if (!is_aggregate(type_.tag)) return blame(at, "'" + so_far(at) + "' is no struct or union");
   const std::string_view name = take_name();
-  const auto members = find_members(type_.die, name, 0);
+  auto members = find_members(type_.die, name, 0);
+  if (members.empty()) members = enter_virtual_base(name);
   if (members.size() > 1)
     return blame(name, "member '" + std::string(name) + "' is ambiguous: several base classes have it");
   if (members.empty() && is_in_virtual_base(type_.die, name, 0))
@@ -394,14 +427,41 @@ Status Walker::follow_reference(const Argument& argument) {
   const Type inner = type_of(type_.die);
   const bool is_one_value = inner.tag == DW_TAG_base_type || inner.tag == DW_TAG_enumeration_type;
   const bool wants_more = argument.has_type && (argument.count != 0 || argument.kind == Kind::string);
-  if (inner.tag != DW_TAG_pointer_type && inner.tag != DW_TAG_array_type && (!is_one_value || wants_more)) return ok();
+  const bool is_text = is_aggregate(inner.tag) && parts_of_text(inner).has_value();
+  const bool is_whole = inner.tag == DW_TAG_pointer_type || inner.tag == DW_TAG_array_type || is_text;
+  if (!is_whole && (!is_one_value || wants_more)) return ok();
   RETURN_IF_ERROR(load_pointer(all_.substr(all_.size())));
   type_ = inner;
   return ok();
 }
 
+// The length is kept, then the characters are found.
+Status Walker::take_text(const TextParts& parts, Argument& argument) {
+  Location length = location_, pointer = location_;
+  length.offset += parts.length, pointer.offset += parts.pointer;
+  for (Location* one : {&length, &pointer}) {
+    if (Status settled = settle(*one, sizeof(std::uint64_t)); !settled) {
+      Error error = settled.error();
+      error.text = "'" + std::string(all_) + "' " + error.text;
+      return blame(all_, error);
+    }
+    if (one->in_memory) one->steps.push_back({.kind = StepKind::dereference, .value = one->offset});
+  }
+  const auto keeps = [](const spec::Step& step) { return step.kind == StepKind::keep; };
+  if (std::any_of(pointer.steps.begin(), pointer.steps.end(), keeps))  // one value is kept at a time
+    return blame(all_, "'" + std::string(all_) + "' is a text in a virtual base");
+  location_ = {.steps = std::move(length.steps), .in_memory = true};
+  location_.steps.push_back({.kind = StepKind::length});
+  location_.steps.insert(location_.steps.end(), pointer.steps.begin(), pointer.steps.end());
+  argument.kind = Kind::string, argument.size = 4;
+  return ok();
+}
+
 Status Walker::take_value(Argument& argument) {
   RETURN_IF_ERROR(follow_reference(argument));
+  const bool wants_text = !argument.has_type || (argument.kind == Kind::string && argument.count == 0);
+  if (const auto text = wants_text && is_aggregate(type_.tag) ? parts_of_text(type_) : std::nullopt)
+    return take_text(*text, argument);
   RETURN_IF_ERROR(set_bits(argument));
   const bool is_number = argument.has_type && argument.count == 0 && argument.kind != Kind::string;
   const std::uint64_t bytes = size_of(type_);
@@ -426,9 +486,17 @@ Status Walker::finish(Argument& argument) {
   argument.steps = location_.steps;
   argument.sink = location_.in_memory ? Sink::memory : Sink::value;
   argument.memory_offset = location_.offset;
-  if (argument.steps.front().kind == StepKind::file_offset) {
-    argument.address = argument.steps.front().value;
-    argument.steps.front().value = 0;
+  return count_from_first(argument);
+}
+
+// Data of the file is known by the address of the first; further steps of that kind are counted from it.
+Status Walker::count_from_first(Argument& argument) const {
+  const bool is_first = argument.steps.front().kind == StepKind::file_offset;
+  if (is_first) argument.address = argument.steps.front().value;
+  for (spec::Step& step : argument.steps) {
+    if (step.kind != StepKind::file_offset) continue;
+    if (!is_first) return blame(all_, "'" + std::string(all_) + "' is in several places, of which one is the file's");
+    step.value -= *argument.address;
   }
   return ok();
 }
@@ -492,6 +560,10 @@ Where where_in(const DebugInfo::Handles::Copy& copy) {
 
 Status DebugInfo::find_variable(std::uint64_t address, Argument& argument) const {
   return find_in(*handles_, scopes_at(handles_->debug, address), Where::anywhere, address, argument);
+}
+
+Status DebugInfo::find_result(std::uint64_t address, Argument& argument) const {
+  return find_in(*handles_, scopes_at(handles_->debug, address), Where::exits, address, argument);
 }
 
 std::vector<NamedVariable> DebugInfo::variables_at(std::uint64_t address) const {

@@ -68,12 +68,23 @@ Status check_header(const Elf64_Ehdr& header) {
   return ok();
 }
 
+Error no_elf(BytesView bytes) {
+  constexpr std::uint64_t kShown = 64;
+  const auto beginning = bytes.slice(0, std::min<std::uint64_t>(bytes.size(), kShown)).span();
+  const bool is_text = std::all_of(beginning.begin(), beginning.end(),
+                                   [](unsigned char c) { return c == '\n' || c == '\t' || c == '\r' || c >= ' '; });
+  Error error = damaged("is not an ELF file");
+  if (bytes.size() == 0) return error.help = "it is empty", error;
+  if (is_text) error.help = "it is text: a script is run by the program that its first line names, as in #!/bin/sh";
+  return error;
+}
+
 }  // namespace
 
 // The header, checked, and libelf's view.
 Result<Image> Image::begin(BytesView bytes) {
   const auto magic = bytes.slice(0, SELFMAG).span();
-  if (magic.size() != SELFMAG || std::memcmp(magic.data(), ELFMAG, SELFMAG) != 0) return damaged("is not an ELF file");
+  if (magic.size() != SELFMAG || std::memcmp(magic.data(), ELFMAG, SELFMAG) != 0) return no_elf(bytes);
   Image image;
   image.bytes_ = bytes;
   const std::uint64_t present = std::min<std::uint64_t>(bytes.size(), sizeof(Elf64_Ehdr));

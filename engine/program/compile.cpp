@@ -46,6 +46,12 @@ bool is_array_of_immediate(const Argument& argument) {
   return immediate && argument.kind == Kind::string && argument.count != 0 && argument.sink == Sink::memory;
 }
 
+// A string with a length and no NUL.
+bool has_length(const Argument& argument) {
+  return std::any_of(argument.steps.begin(), argument.steps.end(),
+                     [](const Step& step) { return step.kind == StepKind::length; });
+}
+
 void Compiler::emit_step(const Step& step) {
   switch (step.kind) {
     case StepKind::reg:
@@ -78,6 +84,13 @@ void Compiler::emit_step(const Step& step) {
       return emit({.op = Op::load_self});
     case StepKind::thread:
       return emit({.op = Op::load_thread});
+    case StepKind::thread_pointer:
+      return emit({.op = Op::load_thread_pointer});
+    case StepKind::keep:
+    case StepKind::length:
+      return emit({.op = Op::keep});
+    case StepKind::add_kept:
+      return emit({.op = Op::add_kept});
     case StepKind::vector:  // emit_value() stores it
       return;
   }
@@ -119,6 +132,7 @@ void Compiler::emit_memory(const Argument& argument, const Field& field) {
     insn.size = argument.count == 0 ? std::uint8_t{0} : field.size;
   } else if (argument.count == 0) {
     insn.op = Op::store_string;
+    insn.count = has_length(argument) ? 1 : 0;
   } else {
     insn.op = Op::store_string_array;
     insn.count = static_cast<std::uint16_t>(argument.count);

@@ -205,7 +205,11 @@ Result<Term> TermReader::read() {
   const bool is_function = take(".function");
   skip_spaces();
   const auto op = take_operator();
-  if (!op) return fail(kBadOperator);
+  if (!op) {
+    Error error = fail(kBadOperator);
+    error.help = "operators are == != < <= > >= &, and ~ for texts";
+    return error;
+  }
   skip_spaces();
   if (field->kind == FieldKind::floating) {
     Error error = fail_at(begin, kBadFieldOperator);

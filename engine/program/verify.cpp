@@ -3,6 +3,7 @@
 #include "engine/program/verify.h"
 
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/program/compile.h"
@@ -43,6 +44,7 @@ class Verifier {
   Status take_extension(const Insn& insn);
   Status take(const Insn& insn, std::uint64_t bytes);
   Status begin();
+  Status keep();
   Error fail(std::string_view what) const {
     return Error{.code = Code::damaged, .text = "instruction " + std::to_string(at_) + ": " + std::string(what)};
   }
@@ -51,6 +53,7 @@ class Verifier {
   const EventProgram& program_;
   std::vector<bool> taken_;  // bytes of the fixed part
   Stage stage_ = Stage::outside;
+  bool has_kept_ = false, may_restart_ = false;  // of this argument
   std::size_t at_ = 0;
   std::uint32_t stored_offset_ = 0, stored_bytes_ = 0;  // of the last store
 };
@@ -104,11 +107,15 @@ Status Verifier::check_insn(const Insn& insn) {
     case Op::load_file_offset:
     case Op::load_object:
     case Op::load_thread:
+    case Op::load_thread_pointer:
     case Op::dereference:
     case Op::add:
     case Op::add_register:
+    case Op::add_kept:
     case Op::shift_right:
       return check_load(insn);
+    case Op::keep:
+      return keep();
     case Op::store_value:
     case Op::store_memory:
     case Op::store_string:
@@ -127,14 +134,25 @@ Status Verifier::check_insn(const Insn& insn) {
 Status Verifier::begin() {
   if (stage_ != Stage::outside && stage_ != Stage::stored) return fail("the argument before stores nothing");
   stage_ = Stage::begun;
+  has_kept_ = may_restart_ = false;
+  return ok();
+}
+
+// Another source may follow at once.
+Status Verifier::keep() {
+  if (stage_ != Stage::loaded) return fail("nothing to keep");
+  has_kept_ = may_restart_ = true;
   return ok();
 }
 
 // One source, then what changes its value; a register number indexes the agent's register file.
 Status Verifier::check_load(const Insn& insn) {
-  const bool is_source =
-      insn.op != Op::dereference && insn.op != Op::add && insn.op != Op::add_register && insn.op != Op::shift_right;
-  if (stage_ != (is_source ? Stage::begun : Stage::loaded)) return fail("a load out of order");
+  const bool is_source = insn.op != Op::dereference && insn.op != Op::add && insn.op != Op::add_register &&
+                         insn.op != Op::add_kept && insn.op != Op::shift_right;
+  const bool restarts = is_source && std::exchange(may_restart_, false);
+  if (!restarts && stage_ != (is_source ? Stage::begun : Stage::loaded)) return fail("a load out of order");
+  may_restart_ = false;
+  if (insn.op == Op::add_kept && !has_kept_) return fail("nothing was kept");
   const bool is_register = insn.op == Op::load_register || insn.op == Op::add_register;
   if (is_register && insn.size >= shared::kRegCount) return fail("an unknown register");
   if (insn.op == Op::add_register && insn.count > 3) return fail("an index of an impossible scale");
@@ -160,6 +178,8 @@ Status Verifier::check_store(const Insn& insn) {
   if (insn.op == Op::store_value && !is_element_size(insn.size)) return fail("a value of an impossible size");
   if (insn.op == Op::store_memory && insn.size != 0 && (!is_element_size(insn.size) || insn.count % insn.size != 0))
     return fail("elements of an impossible size");
+  const bool is_bounded = insn.op == Op::store_string && insn.count != 0;
+  if (is_bounded && (insn.count != 1 || !has_kept_)) return fail("a string without its length");
   const bool is_array = insn.op == Op::store_string_array;
   if (is_array && (insn.count == 0 || insn.count > kMaxElements)) return fail("an array of an impossible length");
   switch (insn.op) {

@@ -39,7 +39,8 @@ dwarf::InlinedCopy take_copy(Parser& from) {
 bool is_step_of_variable(StepKind kind) {
   return kind == StepKind::reg || kind == StepKind::constant || kind == StepKind::file_offset ||
          kind == StepKind::dereference || kind == StepKind::add || kind == StepKind::shift_right ||
-         kind == StepKind::vector;
+         kind == StepKind::vector || kind == StepKind::thread_pointer || kind == StepKind::keep ||
+         kind == StepKind::add_kept || kind == StepKind::length;
 }
 
 // Checks values that the rest of the tool relies on, because the real reader never sends others.
@@ -165,7 +166,7 @@ bool take(Parser& from, Argument& argument) {
   if (steps > static_cast<std::uint32_t>(spec::kKernelEndSlot)) return false;
   argument.steps.clear();
   for (std::uint32_t i = 0; i < steps; ++i) {
-    Step step{.kind = from.kind(StepKind::vector)};
+    Step step{.kind = from.kind(StepKind::length)};
     const std::uint32_t reg = from.number();
     if (reg >= shared::kRegCount) return false;
     step.reg = static_cast<shared::Reg>(reg), step.value = from.long_number();

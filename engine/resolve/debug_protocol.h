@@ -27,6 +27,7 @@ enum class Question : std::uint32_t {
   copys_variable,
   copys_variables,
   lines_of_copies,
+  result,
 };
 enum class Answer : std::uint32_t { error, value };
 

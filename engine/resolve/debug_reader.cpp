@@ -28,7 +28,7 @@ class Reader {
 
   std::string answer(std::string_view request) {
     Parser words(request);
-    const Question question = words.kind(Question::lines_of_copies);
+    const Question question = words.kind(Question::result);
     if (!debug_) debug_.emplace(DebugInfo::open(file_));
     if (!*debug_) return failed(debug_->error());
     std::string reply;
@@ -65,7 +65,8 @@ class Reader {
         put_long(reply, debug.after_prologue(words.long_number()));
         return ok();
       case Question::variable:
-        return tell_variable(words, reply);
+      case Question::result:
+        return tell_variable(question, words, reply);
       case Question::lines:
         put_list(reply, debug.lines_of(words.long_number()), [&](const CodeLine& line) { put(reply, line); });
         return ok();
@@ -106,11 +107,12 @@ class Reader {
     return ok();
   }
 
-  Status tell_variable(Parser& words, std::string& reply) {
+  Status tell_variable(Question question, Parser& words, std::string& reply) {
     const std::uint64_t address = words.long_number();
     Argument argument;
     take(words, argument);
-    RETURN_IF_ERROR((*debug_)->find_variable(address, argument));
+    RETURN_IF_ERROR(question == Question::result ? (*debug_)->find_result(address, argument)
+                                                 : (*debug_)->find_variable(address, argument));
     put(reply, argument);
     return ok();
   }
@@ -239,6 +241,10 @@ Status DebugReader::ask_for_variable(std::string request, Argument& argument) co
 
 Status DebugReader::find_variable(std::uint64_t address, Argument& argument) const {
   return ask_for_variable(question(Question::variable, address), argument);
+}
+
+Status DebugReader::find_result(std::uint64_t address, Argument& argument) const {
+  return ask_for_variable(question(Question::result, address), argument);
 }
 
 Status DebugReader::find_copys_variable(std::uint32_t copy, Argument& argument) const {

@@ -27,6 +27,7 @@ class DebugReader {
   Result<dwarf::CodeLine> declaration_of(const std::string& function) const;
   Result<std::uint64_t> after_prologue(std::uint64_t address) const;
   Status find_variable(std::uint64_t address, spec::Argument& argument) const;
+  Status find_result(std::uint64_t address, spec::Argument& argument) const;
   Result<std::vector<dwarf::CodeLine>> lines_of(std::uint64_t address) const;
   Result<std::vector<dwarf::NamedVariable>> variables_at(std::uint64_t address) const;
   Result<std::vector<dwarf::InlinedCopy>> copies_of(const std::string& function) const;

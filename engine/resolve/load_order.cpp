@@ -214,7 +214,9 @@ std::vector<LoadedObject> load_order(const std::string& program, plan::FileCache
 
 bool is_called(const LoadedObject& object, std::string_view name) {
   if (name.empty()) return false;
+  constexpr std::string_view kEnd = ".so";
   if (file_name(object.path).starts_with(kMuslLoader) && (name == "libc" || name == "libc.so")) return true;
+  if (name.ends_with(kEnd)) name.remove_suffix(kEnd.size());
   for (const std::string_view own : {file_name(object.path), std::string_view(object.soname)})
     for (const std::string& wanted :
          {std::string(name), "lib" + std::string(name)})  // "c:malloc", as -l takes libraries

@@ -162,7 +162,12 @@ bool LocationResolver::fetch_names(const ProbeSpec& spec) {
 Result<LocationResolver::Specs> LocationResolver::operator()(ProbeSpec spec) {
   auto found = find(spec);
   const bool is_unknown = !found && found.error().code == Code::not_found && !spec.place.is_generated;
-  return is_unknown && fetch_names(spec) ? find(std::move(spec)) : std::move(found);
+  if (is_unknown && fetch_names(spec)) found = find(spec);
+  if (found || !is_unknown) return found;
+  Error error = found.error();
+  if (const std::string elsewhere = object_with(spec); !elsewhere.empty())
+    error.help = elsewhere + " has one: -p " + elsewhere + ":" + spec.place.symbol;
+  return error;
 }
 
 Result<LocationResolver::Specs> LocationResolver::find(ProbeSpec spec) {
@@ -343,7 +348,8 @@ Status LocationResolver::find_data(ProbeSpec& spec, const plan::Found& place, st
         return refuse(
             Error{.text = "address " + hex(*argument.address) + " is not in a segment of " + place.file->path(),
                   .help = "addresses are the file's own, as nm prints them"});
-      argument.steps.front().value += distance(*argument.address, place);
+      for (spec::Step& step : argument.steps)  // of several the others are counted from the first
+        if (step.kind == spec::StepKind::file_offset) step.value += distance(*argument.address, place);
       argument.address.reset();
       continue;
     }

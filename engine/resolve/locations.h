@@ -75,6 +75,7 @@ class LocationResolver {
   Status as_line_of_function(spec::ProbeSpec& spec);
   Status find_function(spec::ProbeSpec& spec);
   const std::vector<LoadedObject>& objects_for(const spec::Place& place);
+  std::string object_with(const spec::ProbeSpec& spec);
   Error unknown_function(const spec::ProbeSpec& spec, const std::vector<LoadedObject>& objects);
   Result<Specs> expand(const spec::ProbeSpec& pattern, const File& file, const std::vector<elf::Symbol>& functions,
                        const std::string& help);

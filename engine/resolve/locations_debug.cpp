@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The part of the resolver that needs debug information: source lines, inlined copies and variables.
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 
@@ -30,6 +31,12 @@ Error without_variables(Error error, const std::string& variable) {
       variable.size() == 4 && variable.starts_with("arg") && variable[3] >= '1' && variable[3] <= '6';
   if (is_number) error.help = "$" + variable + " needs none: $arg1 is the first argument";
   return error;
+}
+
+// Other tools' words for all variables.
+bool is_word_for_all(const std::string& variable) {
+  static constexpr std::array<std::string_view, 6> kWords = {"*", "all", "args", "params", "vars", "locals"};
+  return std::find(kWords.begin(), kWords.end(), variable) != kWords.end();
 }
 
 // The addresses of a line's code. A name without a '.' is a function's, and its line 0 the one where it is declared.
@@ -161,19 +168,21 @@ Status LocationResolver::find_variables(ProbeSpec& spec, const plan::Found& plac
   if (!spec.is_return) RETURN_IF_ERROR(expand_variables(spec, place, copy));
   for (spec::Argument& argument : spec.arguments) {
     if (argument.variable.empty()) continue;
-    if (spec.is_return)
+    const auto debug = debug_info(place.file);
+    if (spec.is_return && (!debug || spec::is_group_of_variables(argument.variable)))
       return at_column(spec, argument.symbol_column,
                        Error{.code = Code::refused,
                              .text = "a function's variables no longer exist when it has returned",
                              .help = "$retval is the value that it returned"});
-    const auto debug = debug_info(place.file);
     if (!debug) return at_column(spec, argument.symbol_column, debug.error());
-    if (Status found =
-            copy ? (*debug)->find_copys_variable(*copy, argument) : (*debug)->find_variable(place.address, argument);
+    if (Status found = spec.is_return ? (*debug)->find_result(place.address, argument)
+                       : copy         ? (*debug)->find_copys_variable(*copy, argument)
+                                      : (*debug)->find_variable(place.address, argument);
         !found) {
       Error error = found.error();
       if (spec::find_register(argument.variable, spec::RegisterNames::extended))
         error.help = "did you mean '%" + argument.variable + "'?";
+      if (is_word_for_all(argument.variable)) error.help = "$params is every parameter, $vars every variable";
       if (const std::string modern = spec::modern_word(argument.variable); !modern.empty())
         error.help = "did you mean '" + modern + "'? With --style=2009 it is called '" + argument.variable + "'";
       const int column = argument.symbol_column + std::max(error.column, 0);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The object of a place: by its name, or as the first in the loader's order that has the function.
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "engine/base/process_paths.h"
@@ -101,7 +103,12 @@ Status LocationResolver::as_line_of_function(ProbeSpec& spec) {
 Status LocationResolver::find_object(ProbeSpec& spec) {
   spec::Place& place = spec.place;
   const std::string name = place.path;
-  place.program = without_script(place.program);
+  const std::string script = place.program;
+  place.program = without_script(script);
+  if (place.program != script && !place.names_object && ::access(place.program.c_str(), F_OK) != 0)
+    return at_column(spec, place.path_column,
+                     Error{.code = Code::refused,
+                           .text = "'" + script + "' is a script, and there is no '" + place.program + "' to run it"});
   if (name.find('/') != std::string::npos) {
     place.path = place.names_object ? without_script(as_seen_by(place.program, name)) : place.program;
     if (const auto pid = process_of(place.program)) tell_replaced(*pid, place);
@@ -161,6 +168,17 @@ Error LocationResolver::unknown_function(const ProbeSpec& spec, const std::vecto
   return at_column(spec, spec.place.place_column, std::move(error));
 }
 
+// The object of the program that has a function which is not in the object that the place names; empty: none.
+std::string LocationResolver::object_with(const ProbeSpec& spec) {
+  spec::Place place = spec.place;
+  if (!spec.is_bare || !place.names_object || place.symbol.empty() || !place.marker.empty()) return {};
+  place.program = without_script(place.program);
+  for (const LoadedObject& object : objects_for(place))
+    if (const auto file = files_.open(object.path); file && has_function(**file, place.symbol, Kind::function))
+      return base_name(object.path);
+  return {};
+}
+
 // Decides what a place's name means, in the object that it names or, without one, in the first object that has it: a function,
 // then a function and names for its arguments, then a pattern.
 Status LocationResolver::find_function(ProbeSpec& spec) {
@@ -179,8 +197,7 @@ Status LocationResolver::find_function(ProbeSpec& spec) {
       if (!is_found && object.path != place.path) place.path = object.path, look_at(place);
       is_found = true;
     }
-    if (!others.empty())
-      notes_.push_back("'" + name + "' is probed in " + place.path + "; there is also " + list_of(others));
+    if (!others.empty()) note("'" + name + "' is probed in " + place.path + "; there is also " + list_of(others));
     return is_found;
   };
   const auto choose_name = [&](const std::string& name) {

@@ -88,6 +88,36 @@ std::string plain_line(Listed& object, const elf::Symbol& symbol) {
 
 }  // namespace
 
+namespace {
+
+bool is_folder(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+// "NAME=VALUE", as it may stand before a program in a shell.
+bool is_assignment(const std::string& word) {
+  const std::size_t equals = word.find('=');
+  return equals != std::string::npos && !event_name(word.substr(0, equals)).empty();
+}
+
+// Why a word cannot be executed, where that is known.
+Error with_advice(const std::string& program, Error error) {
+  if (!error.help.empty()) return error;
+  const std::size_t blank = program.find(' ');
+  if (is_folder(program))
+    error.text = "is a directory";
+  else if (error.code == Code::not_executable && is_regular(program))
+    error.help = "chmod +x " + program + " makes it a program";
+  else if (is_assignment(program))
+    error.help = "variables stand before uprobe-run: " + program.substr(0, program.find('=')) + "=... uprobe-run ...";
+  else if (blank != std::string::npos && find_program(program.substr(0, blank)))
+    error.help = "a program and its arguments are words of their own: without quotes around them";
+  return error;
+}
+
+}  // namespace
+
 // As execvp: a name with a slash is a path; otherwise the first executable file in PATH, or EACCES if there was only one that
 // may not be executed.
 Result<std::string> find_program(const std::string& program) {
@@ -98,7 +128,7 @@ Result<std::string> find_program(const std::string& program) {
   };
   if (program.find('/') != std::string::npos) {
     const int error = usable(program);
-    if (error != 0) return exec_error(program, error);
+    if (error != 0) return with_advice(program, exec_error(program, error));
     return program;
   }
   const char* variable = std::getenv("PATH");
@@ -115,7 +145,7 @@ Result<std::string> find_program(const std::string& program) {
   }
   Error missing = exec_error(program, error);
   if (const std::string here = "./" + program; usable(here) == 0) missing.help = "did you mean " + here + "?";
-  return missing;
+  return with_advice(program, std::move(missing));
 }
 
 Result<std::string> find_object_file(const std::string& name) {

@@ -17,11 +17,15 @@
 //   add                value += immediate
 //   add_register r     value += register r << count
 //   shift_right        value >>= immediate & 63, unsigned                  (the upper part of a register)
+//   load_thread_pointer value = the thread pointer; not known: value = 0, fault = yes
+//   keep               the value is kept; another source, or what changes the value, may follow
+//   add_kept           value += what was kept
 //   store_value        the low `size` bytes of value go to payload[offset]  (0 if fault)
 //   store_memory       `count` bytes at value + immediate go to payload[offset]; from the first unreadable byte on: 0. Of an
 //                      array (`size` != 0) each element by itself: elements after an unreadable page are read
 //   store_string       the NUL-terminated string at value + immediate becomes dynamic data, its locator goes to
-//                      payload[offset]; unreadable: a fault. Too long: cut; in strict sessions a fault
+//                      payload[offset]; unreadable: a fault. Too long: cut; in strict sessions a fault. With `count` 1 it
+//                      has no NUL, but as many bytes as the kept value says
 //   store_string_array the same for each of `count` pointers that follow each other at value + immediate
 //   store_text         `count` bytes (NUL included) at text[immediate] of the session become dynamic data (`\"abc"`)
 //                      or are cut
@@ -74,8 +78,11 @@ enum class Op : u8 {
   load_thread,
   load_self,
   add_register,
+  load_thread_pointer,
+  keep,
+  add_kept,
 };
-inline constexpr u8 kOpCount = 22;
+inline constexpr u8 kOpCount = 25;
 inline constexpr u64 kShiftSigned = u64{1} << 16;
 
 struct Insn {
@@ -84,7 +91,8 @@ struct Insn {
       // load_register, add_register: the Reg; store_vector: the register's number; store_string, store_string_array,
       // store_text, store_comm: how many strings follow, 255 at most
   u16 count;      // store_memory, store_vector: bytes; store_string_array, shift: elements; store_text: bytes;
-                  // load_object: index into ProcessBlock::objects; add_register: 0..3
+                  // load_object: index into ProcessBlock::objects; add_register: 0..3;
+                  // store_string: 1: its length was kept
   u32 offset;     // place in the payload; load_entry: in the entry record
   u64 immediate;  // two's complement where it is an offset; load_object: link-time address
 };

@@ -113,13 +113,21 @@ Result<Fetch> FetchParser::parse_as(std::string_view text, const std::string& mo
   return fetch;
 }
 
+// What other tools call it, or a register; empty: neither.
+std::string meant_variable(std::string_view name, bool is_return) {
+  if (find_register(name, RegisterNames::extended)) return "%" + std::string(name);
+  if (is_return) return name == "return" || name == "ret" || name == "rv" || name == "result" ? "$retval" : "";
+  if (name == "args" || name == "parms" || name == "$parms") return "$params";
+  return name == "locals" || name == "$vars" || name == "$locals" ? "$vars" : "";
+}
+
 // $retval and $stack are prefixes; the others have to be whole words.
 Result<Fetch> FetchParser::parse_variable(std::string_view text) {
   const std::string_view name = text.substr(1);
   if (name.starts_with("retval")) return parse_retval(text);
   if (name.starts_with("stack")) return parse_stack(text);
   if (name == "comm" || name == "COMM") return Fetch{.yield = Yield::comm};
-  if (name.starts_with("arg")) return parse_argument_variable(text);
+  if (name.starts_with("arg") && (context_.strict || name != "args")) return parse_argument_variable(text);
   if (!context_.strict && name == "latency") {
     if (!context_.is_return) return blame(text, message::kLatencyOnProbe);
     return Fetch{.steps = {{.kind = StepKind::latency}}};
@@ -131,6 +139,8 @@ Result<Fetch> FetchParser::parse_variable(std::string_view text) {
   if (!context_.strict && name == "nspid") return Fetch{.steps = {{.kind = StepKind::thread}}};
   if (!context_.strict && is_group_of_variables(text)) return Fetch{.yield = Yield::variable};
   if (!context_.strict && name.starts_with("entry_arg")) return at_entry(text, text.substr(7));
+  if (const std::string meant = context_.strict ? "" : meant_variable(name, context_.is_return); !meant.empty())
+    return with_help(blame(text, message::kBadVariable), "did you mean '" + meant + "'?");
   return with_help(blame(text, message::kBadVariable),
                    context_.strict ? "variables are $stack $stackN $retval $comm $arg1..$arg6"
                    : context_.is_return

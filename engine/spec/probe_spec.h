@@ -40,6 +40,11 @@ enum class StepKind : std::uint8_t {
   thread,        // $nspid: the number of the thread in its own PID namespace
   vector,        // %xmmN, %ymmN: as many bytes as the argument has; `value` is the register's number
   add_register,  // markers alone: value += register `reg` << `value`
+  // Variables alone:
+  thread_pointer,  // a thread's own variables lie at a distance from it
+  keep,            // the value is kept
+  add_kept,        // value += what was kept
+  length,          // the value is the length of the argument's string, whose address another source begins
 };
 
 struct Step {

@@ -176,7 +176,7 @@ Error explain_refusal(pid_t pid, int error) {
   if (scope == "3") return refused(pid, "ptrace is switched off (kernel.yama.ptrace_scope is 3)");
   if (scope == "2" && ::geteuid() != 0)
     return refused(pid, "only root may attach here (kernel.yama.ptrace_scope is 2)",
-                   "use sudo, or start the program under uprobe-run");
+                   "use sudo, or start the program with LD_PRELOAD=libuprobe.so, which needs no ptrace");
   if (scope == "1" && is_ours && ::geteuid() != 0)
     return refused(pid, "only programs that uprobe-run has started may be traced here (kernel.yama.ptrace_scope is 1)",
                    "sysctl kernel.yama.ptrace_scope=0, or start the program under uprobe-run");

@@ -90,6 +90,38 @@ TEST_F(Interpret, StringsThatAreTooLongAreCut) {
   }
 }
 
+// A text of a length: no NUL ends it, and bytes after it are not shown.
+TEST_F(Interpret, TextsOfALength) {
+  area_.header.string_limit = 100;
+  const auto program = [](const void* at, u64 length) {
+    return std::vector<Insn>{
+        begin(),      constant(length), insn(Op::keep), constant(word_of(at)), insn(Op::store_string, 0, 1, 16),
+        insn(Op::end)};
+  };
+  const std::string text(300, 'y');
+  for (const u64 length : {0u, 1u, 99u, 100u}) {
+    const Outcome outcome = run(program(text.data(), length), 20);
+    EXPECT_EQ(shown(outcome, 16), text.substr(0, length));
+    EXPECT_EQ(outcome.payload.size(), 20 + length + 1);
+  }
+  for (const u64 length : {101ull, 300ull, 70000ull, ~0ull, 1ull << 63})
+    EXPECT_EQ(shown(run(program(text.data(), length), 20), 16), std::string(100, 'y') + "...");
+  EXPECT_EQ(shown(run(program(nullptr, 0), 20), 16), "");
+  for (const u64 length : {1ull, 100ull, 1ull << 40, ~0ull}) {
+    const Outcome outcome = run(program(reinterpret_cast<const void*>(kNonCanonical), length), 20);
+    EXPECT_EQ(outcome.dynamic(16), "(fault)");
+    EXPECT_EQ(outcome.payload.size(), 20u);
+  }
+}
+
+TEST_F(Interpret, ALengthThatCannotBeReadIsAFault) {
+  area_.header.string_limit = 100;
+  const Outcome outcome = run({begin(), constant(kNonCanonical), dereference(), insn(Op::keep),
+                               constant(word_of("text")), insn(Op::store_string, 0, 1, 16), insn(Op::end)},
+                              20);
+  EXPECT_EQ(outcome.dynamic(16), "(fault)");
+}
+
 // Of the longest strings the length has no room for the NUL.
 TEST_F(Interpret, TheLongestStringsAreWhole) {
   area_.header.string_limit = shared::kMostString;

@@ -45,6 +45,28 @@ TEST_F(Interpret, AnIndexIsAddedByItsScale) {
   EXPECT_EQ(none.at<u64>(kHead), 7u);
 }
 
+// As for the place of a virtual base: the object's table says how far it is from the object.
+TEST_F(Interpret, WhatWasKeptIsAdded) {
+  u64 table[3] = {static_cast<u64>(-8), 0, 0}, object[2] = {4711, word_of(&table[2])};
+  const Outcome outcome = run({begin(), constant(word_of(&object[1])), insn(Op::keep), dereference(),
+                               dereference(static_cast<u64>(-16)), insn(Op::add_kept), dereference(), store(kHead, 8),
+                               begin(), constant(5), insn(Op::add_kept), store(kHead + 8, 8), insn(Op::end)},
+                              kHead + 16);
+  EXPECT_EQ(outcome.at<u64>(kHead), 4711u);
+  EXPECT_EQ(outcome.at<u64>(kHead + 8), 5u) << "nothing is kept from one argument to the next";
+}
+
+TEST_F(Interpret, TheThreadPointerLeadsToTheThreadsOwn) {
+  static thread_local u64 own = 0;
+  own = 815;
+  u64 self = 0;
+  asm("movq %%fs:0, %0" : "=r"(self));
+  const u64 distance = word_of(&own) - self;
+  const Outcome outcome =
+      run({begin(), insn(Op::load_thread_pointer), dereference(distance), store(kHead, 8), insn(Op::end)}, kHead + 8);
+  EXPECT_EQ(outcome.at<u64>(kHead), 815u);
+}
+
 TEST_F(Interpret, VectorRegistersComeFromTheFrame) {
   constexpr u32 kMagic = 0x46505853;
   for (u32 n = 0; n < 16; ++n)

@@ -25,6 +25,9 @@ TEST(Doctor, TheRulesOfPtrace) {
       {{.yama_scope = "2", .is_root = false, .may_trace_all = false}, Verdict::bad, "scope is 2"},
       {{.yama_scope = "3", .is_root = true, .may_trace_all = true}, Verdict::bad, "scope is 3"},
       {{.yama_scope = "1", .is_root = true, .may_trace_all = true}, Verdict::good, "all users"},
+      {{.yama_scope = "", .is_root = true, .may_trace_all = true, .is_in_user_namespace = true},
+       Verdict::limited,
+       "holds there alone"},
       {{.yama_scope = "2", .is_root = true, .may_trace_all = false}, Verdict::bad, "CAP_SYS_PTRACE"},
       {{.yama_scope = "", .is_root = true, .may_trace_all = false}, Verdict::limited, "lacks CAP_SYS_PTRACE"},
   };

@@ -112,6 +112,10 @@ WORKS = [
     ("-p 'process(\"{demo}\").statement(\"*@demo.c:{line}\")' {demo}", "demo_c_{line}"),
     ("-p 'process(\"{demo}\").library(\"libc.so.6\").function(\"malloc\")' {demo}", "malloc"),
     ("-p 'count(int n)' {demo}", None),
+    # what others wrap, and slips that mean one thing
+    ("-P '{pid} {pid}' -p greet", "greet"),
+    ("-p libc.so:malloc {demo}", "malloc"),
+    ("-p {demo}:greet env X=1 {demo}", "greet"),
 ]
 
 # What is typed; what has to be typed instead; the events of that.
@@ -329,6 +333,48 @@ SAYS = [
     ("-p greet --count {demo}", "uprobe-run -p greet {demo}", "greet"),
     # slips
     ("-p=greet {demo}", "uprobe-run -p greet {demo}", "greet"),
+    ("-p greet", "uprobe-run -p greet PROGRAM", None),
+    ("-p {demo}", "uprobe-run -p malloc {demo}", "malloc"),
+    ("-p {demo} {demo}", "-p {demo}:FUNCTION", None),
+    ("-P {pid}", "uprobe-run -P {pid} -p malloc", "malloc"),
+    ("-P {pid} {pid} -p greet", "uprobe-run -P {pid},{pid} -p greet", "greet"),
+    ("-F -p greet {demo}", "uprobe-run -p greet {demo}", "greet"),
+    ("-p greet -n {demo}", "a whole number from 1 on", None),
+    ("-p greet --json {demo}", "--format=json", None),
+    ("-p greet --format-json {demo}", "did you mean '--format=json'?", None),
+    ("-p greet --csv {demo}", "did you mean '--format=csv'?", None),
+    ("-p greet --if 'n > 2' {demo}", "did you mean '--filter=EXPR'?", None),
+    ("-p 'greet n' --hist n {demo}", "did you mean '--trigger=hist:keys=FIELD'?", None),
+    ("-top -p greet {demo}", "uprobe-run --top -p greet {demo}", None),
+    ("-force -p greet {demo}", "uprobe-run --force -p greet {demo}", "greet"),
+    ("-version", "did you mean '--version'?", None),
+    ("help", "uprobe-run --help", None),
+    ("--doctor {pid}", "uprobe-run --doctor -P {pid}", None),
+    ("--doctor -p {pid}", "uprobe-run --doctor -P {pid}", None),
+    ("b greet {demo}", "uprobe-run -p greet {demo}", "greet"),
+    ("break greet", "uprobe-run -p greet PROGRAM", None),
+    ("bpftrace script.bt -p {pid}", "uprobe-run -P {pid} -p malloc", "malloc"),
+    ("-p greet env X=1 {demo}", "it is in a program that env executes: -p {demo}:greet", None),
+    ("-p greet sh -c {demo}", "it is in a program that sh executes: -p {demo}:greet", None),
+    ("-p {demo}+{address} {demo}", "-p {demo}:{address}", None),
+    ("-p '{demo} greet' {demo}", "-p {demo}:greet", None),
+    ("-p 'p {demo} greet' {demo}", "-p {demo}:greet", None),
+    ("-p {demo}:greet:return {demo}", "-p {demo}:greet%return", None),
+    ("-p greet:entry {demo}", "-p greet", None),
+    ("-p greet:return {demo}", "-p greet%return", None),
+    ("-p greet%ret {demo}", "-p greet%return", None),
+    ("-p greet@return {demo}", "-p greet%return", None),
+    ("-p demo.c {demo}", "-p demo.c:LINE", None),
+    ("-p sys_open {demo}", "-p libc:open", None),
+    ("-p __x64_sys_openat {demo}", "-p libc:openat", None),
+    ("-p /nowhere/libc.so.6:malloc {demo}", "-p libc.so.6:malloc", None),
+    ("-p libfoo:exit {demo}", "libc.so.6 has one: -p libc.so.6:exit", None),
+    ("-p 'greet $rdi' {demo}", "did you mean '%rdi'?", None),
+    ("-p 'greet $args' {demo}", "did you mean '$params'?", None),
+    ("-p 'greet *' {demo}", "$params is every parameter, $vars every variable", None),
+    ("-r 'greet $return' {demo}", "did you mean '$retval'?", None),
+    ("-p 'greet n' --filter n=3 {demo}", "operators are == != < <= > >= &, and ~ for texts", None),
+    ("-o {folder} -p greet {demo}", "{folder}: cannot write to it: it is a directory", None),
     ("-p greet,count {demo}", "uprobe-run -p greet -p count {demo}", "greet count"),
     ("-pid {pid} -p greet", "uprobe-run --pid {pid} -p greet", "greet"),
     ("-probe greet {demo}", "uprobe-run -p greet {demo}", "greet"),
@@ -336,7 +382,8 @@ SAYS = [
     ("--outptu=x -p greet {demo}", "did you mean '--output'?", None),
     ("-p gret {demo}", "close: greet", None),
     ("-p libc:maloc {demo}", "close: malloc", None),
-    ("-p libx:malloc {demo}", "there are: demo, libc.so.6", None),
+    ("-p libx:malloc {demo}", "libc.so.6 has one: -p libc.so.6:malloc", None),
+    ("-p libx:nothing {demo}", "there are: demo, libc.so.6", None),
     ("-p demo.c:700 {demo}", "it is after the last line with code; --lines=FUNC", None),
     ("-p 'greet n=2' {demo}", "a condition follows ' if '", None),
     ("-p 'greet arg1' {demo}", "$arg1 is the first argument", None),
@@ -353,6 +400,12 @@ ENDS = [
     ("-p greet demo", 127, "did you mean ./demo?"),
     ("-l libc.so.6 {demo}", 127, "a library is listed by -x libc.so.6"),
     ("-p greet ./nosuch", 127, "./nosuch: No such file or directory"),
+    ("-p greet X=1 {demo}", 127, "variables stand before uprobe-run: X=... uprobe-run ..."),
+    ("-p greet '{demo} on'", 127, "without quotes around them"),
+    ("-p greet {folder}", 126, "{folder}: is a directory"),
+    ("-p greet {plain}", 126, "chmod +x {plain} makes it a program"),
+    ("-p malloc {unnamed}", 125, "a script is run by the program that its first line names, as in #!/bin/sh"),
+    ("-p malloc {orphan}", 125, "is a script, and there is no '/nowhere/sh' to run it"),
 ]
 
 
@@ -369,7 +422,10 @@ class FirstLines(harness.TestCase):
         self.addCleanup(self.running.kill)
         harness.wait_until(lambda: "libc.so" in self.maps(), "the program's libc")
         self.names = {"demo": self.demo, "pid": self.running.pid, "trace": self.path("its_trace"), "line": LINE,
-                      "address": address, "address_event": f"demo_{address}"}
+                      "address": address, "address_event": f"demo_{address}", "folder": self.path("folder"),
+                      "plain": self.write("plain", "text"), "unnamed": self.write("unnamed", "echo", 0o755),
+                      "orphan": self.write("orphan", "#!/nowhere/sh\n", 0o755)}
+        os.mkdir(self.names["folder"])
 
     def maps(self):
         with open(f"/proc/{self.running.pid}/maps", encoding="latin-1") as file:
@@ -419,7 +475,7 @@ class Ends(FirstLines):
             with self.subTest(line=line):
                 done = harness.run([*harness.tracer(), *shlex.split(line.format(**self.names))], cwd=self.folder)
                 self.assertEqual(done.returncode, status, done.stderr)
-                self.assertIn(says, done.stderr.decode())
+                self.assertIn(says.format(**self.names), done.stderr.decode())
 
 
 class Enough(harness.TestCase):

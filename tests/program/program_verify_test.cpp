@@ -88,6 +88,42 @@ TEST(Verify, ValuesChangeAfterTheirSource) {
   EXPECT_EQ(with(2, {.op = Op::shift_right, .immediate = 64}), "instruction 2: a shift past the value");
 }
 
+TEST(Verify, WhatIsKeptIsAValue) {
+  using Insns = std::vector<shared::Insn>;
+  const auto with = [](const Insns& insns) {
+    return answer([&](EventProgram& p) { p.insns.insert(p.insns.begin() + 2, insns.begin(), insns.end()); });
+  };
+  const shared::Insn keep{.op = Op::keep}, add{.op = Op::add_kept}, load{.op = Op::load_constant},
+      thread{.op = Op::load_thread_pointer};
+  EXPECT_EQ(with({keep}), "ok");
+  EXPECT_EQ(with({keep, add}), "ok");
+  EXPECT_EQ(with({keep, load}), "ok");
+  EXPECT_EQ(with({keep, thread, add, keep, load}), "ok");
+  EXPECT_EQ(with({add}), "instruction 2: nothing was kept");
+  EXPECT_EQ(with({load}), "instruction 2: a load out of order");
+  EXPECT_EQ(with({keep, load, load}), "instruction 4: a load out of order");
+  EXPECT_EQ(with({keep, add, load}), "instruction 4: a load out of order");
+  EXPECT_EQ(answer([&](EventProgram& p) { p.insns.insert(p.insns.begin() + 1, keep); }),
+            "instruction 1: nothing to keep");
+}
+
+TEST(Verify, AStringsLengthIsKept) {
+  EventProgram program{.insns = {{.op = Op::begin},
+                                 {.op = Op::load_constant},
+                                 {.op = Op::keep},
+                                 {.op = Op::load_constant},
+                                 {.op = Op::store_string, .count = 1, .offset = kEntryHead},
+                                 {.op = Op::end}}};
+  program.layout.fixed_bytes = kEntryHead + 4;
+  program.layout.fields = {{.name = "s", .kind = spec::Kind::string, .size = 4, .offset = kEntryHead}};
+  EXPECT_TRUE(verify(program));
+  program.insns[4].count = 2;
+  EXPECT_EQ(verify(program).error().text, "instruction 4: a string without its length");
+  program.insns[4].count = 1;
+  program.insns.erase(program.insns.begin() + 2, program.insns.begin() + 4);
+  EXPECT_EQ(verify(program).error().text, "instruction 2: a string without its length");
+}
+
 TEST(Verify, AnIndexIsARegisterOfAScale) {
   const auto with = [](std::size_t at, shared::Insn insn) {
     return answer([&](EventProgram& p) { p.insns.insert(p.insns.begin() + static_cast<std::ptrdiff_t>(at), insn); });

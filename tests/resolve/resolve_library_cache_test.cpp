@@ -59,8 +59,8 @@ TEST(LibraryCache, DamagedOnesHaveFewerLibraries) {
 
 TEST(LoadOrder, NamesOfObjects) {
   const LoadedObject libc{"/lib/x/libc.so.6", "libc.so.6"}, old{"/lib/libpthread-2.31.so", "libpthread.so.0"};
-  for (const char* name : {"libc", "libc.so.6", "c"}) EXPECT_TRUE(is_called(libc, name)) << name;
-  for (const char* name : {"lib", "libc.so", "", "libcc"}) EXPECT_FALSE(is_called(libc, name)) << name;
+  for (const char* name : {"libc", "libc.so.6", "c", "libc.so"}) EXPECT_TRUE(is_called(libc, name)) << name;
+  for (const char* name : {"lib", "libc.so.7", "", "libcc", ".so"}) EXPECT_FALSE(is_called(libc, name)) << name;
   for (const char* name : {"libpthread", "libpthread-2.31", "libpthread.so.0", "libpthread-2.31.so"})
     EXPECT_TRUE(is_called(old, name)) << name;
 }

@@ -55,7 +55,12 @@ std::string step_text(const Step& step) {
     case StepKind::self_time:
       return "entry";
     case StepKind::thread:
+    case StepKind::thread_pointer:
       return "thread";
+    case StepKind::keep:
+    case StepKind::length:
+    case StepKind::add_kept:
+      return "kept";
   }
   return {};
 }

@@ -65,8 +65,9 @@ bool is_supported(const shared::Insn& insn) {
       return insn.size < shared::kRegCount;
     case Op::dereference:
     case Op::add:
-    case Op::store_string:
       return fits(insn.immediate);
+    case Op::store_string:
+      return insn.count == 0 && fits(insn.immediate);
     case Op::shift_right:
       return insn.immediate < 64;
     case Op::store_value:
