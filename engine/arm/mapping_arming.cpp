@@ -3,11 +3,15 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
+#include <string_view>
 
 #include "arch/code/scan.h"
 #include "engine/arm/barring.h"
 #include "engine/patch/patch.h"
 #include "engine/process/ifunc.h"
+#include "engine/shared/event_program.h"
+#include "engine/shared/trampoline.h"
 
 namespace uprobe::control {
 namespace {
@@ -49,6 +53,40 @@ std::uint16_t jumps_after(const Block& block, Addr address) {
 bool may_jump(shared::PointRole role) {
   return role == shared::PointRole::probe || role == shared::PointRole::open_call;
 }
+
+// ---- Go, whose handler of SIGSEGV has that signal blocked, and runs functions of the runtime alone
+
+// Names in assembly may have no package.
+bool may_be_of_runtime(std::string_view symbol) {
+  constexpr std::string_view kBegins[] = {"runtime", "internal/", "sync", "type", "go.", "go:"};
+  const auto begins = [symbol](std::string_view name) { return symbol.starts_with(name); };
+  return symbol.find('.') == symbol.npos || std::any_of(std::begin(kBegins), std::end(kBegins), begins);
+}
+
+bool reads_memory(std::span<const shared::Insn> program) {
+  using shared::Op;
+  constexpr Op kReadNothing[] = {Op::end,         Op::begin, Op::load_register, Op::load_constant, Op::load_file_offset,
+                                 Op::load_thread, Op::add,   Op::store_value,   Op::shift_right,   Op::shift};
+  return std::any_of(program.begin(), program.end(), [&](const shared::Insn& insn) {
+    return std::find(std::begin(kReadNothing), std::end(kReadNothing), insn.op) == std::end(kReadNothing);
+  });
+}
+
+// Whether a hit may read memory where a fault would kill. A hit by breakpoint sees in its frame that it must not. `area` null: what
+// the events read is not known.
+bool may_fault_in_handler(const PlannedPoint& point, const trace::Area* area) {
+  if (!may_be_of_runtime(point.site.symbol)) return false;
+  if (area == nullptr || area->has_switches()) return true;  // a trigger may add the stack
+  return std::any_of(point.consumers.begin(), point.consumers.end(),
+                     [area](const PlannedConsumer& consumer) { return reads_memory(area->program(consumer.event)); });
+}
+
+bool leads_to_switch(const shared::Point& point) {
+  return shared::is_armed_jump(point) && shared::has_thunk(point) && point.prefix_window == 0 &&
+         point.jump_bytes == shared::kJumpBytes && point.copy - point.jump_to != shared::kThunkBytes;
+}
+
+// ----
 
 // The instructions before the place, where the jump begins.
 std::unique_ptr<Pending> prefix_window_of(const Pending& place, const plan::FileJumps& jumps,
@@ -207,7 +245,16 @@ const plan::Window* MappingArming::window_for(const Pending& pending, const plan
     return none("the agent itself needs a jump of its own there");
   if (!no_thread_runs() && !process_.no_thread_is_inside(*window, pending.point.address))
     return none("the program may be executing it");
-  const bool has_middle = window->instructions > 1 || window->prefix_window != 0;
+  if (window->switches_stack) {
+    if (pending.point.role != shared::PointRole::probe) return none("the agent itself needs a breakpoint there");
+    if ((block_.head().flags & shared::kBlockReadsThreadPointer) == 0)
+      return none("Go code: the processor, or the kernel, has no instruction by which a thread knows itself");
+    if (may_fault_in_handler(*pending.planned, state_.options.area))
+      return none(
+          "Go code: it may run in the handler of SIGSEGV, where memory cannot be read without a signal's frame");
+    if (window->keeps_addresses && !no_thread_runs()) return none("a goroutine may wait in the middle of it");
+  }
+  const bool has_middle = !window->switches_stack && (window->instructions > 1 || window->prefix_window != 0);
   if (has_middle && !process_.follows_returns())
     return none("it is not known how the program's signal handlers return");
   const std::size_t bytes = window->prefix_window + std::max(window->length, window->code_length);
@@ -231,6 +278,8 @@ bool MappingArming::has_original(const Pending& pending, const plan::FileJumps& 
 Status MappingArming::join(const PlannedPoint& point, std::uint32_t known) {
   if (changes_program(point) && shared::is_armed_jump(block_.points()[known]))
     return refuse(point, "it changes the program, and a jump of another session is there"), ok();
+  if (leads_to_switch(block_.points()[known]) && may_fault_in_handler(point, state_.options.area))
+    return refuse(point, "it reads memory, may run in Go's handler of SIGSEGV, and a jump is there"), ok();
   sentinel_ = process_.stands(block_.points()[known]);
   RETURN_IF_ERROR(process_.look_at_following(known));
   ArmReport& report = state_.report;
