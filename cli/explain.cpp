@@ -88,7 +88,8 @@ std::string advice(const PlanReport& report) {
   if (!is_jump(report) && report.why.find("--tier") != std::string::npos)
     return "Without --tier=int3 it would be a jump where that is safe.";
   if (report.changes_program) return "The summary counts each change.";
-  if (report.why.starts_with("Go code")) return "So it is everywhere in Go code.";
+  if (report.why.starts_with("Go code in") || report.why.starts_with("Go code of"))
+    return "So it is everywhere in its Go code.";
   if (!is_jump(report))
     return "Another instruction of the function may take a jump, at a sixtieth of the cost: --dry-run shows each "
            "place's tier.";

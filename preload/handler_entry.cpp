@@ -11,6 +11,7 @@
 #include "arch/entry/cpu.h"
 #include "engine/shared/agent_header.h"
 #include "preload/copies.h"
+#include "preload/jump_stacks.h"
 #include "preload/returns.h"
 #include "preload/stacks.h"
 #include "preload/steps.h"
@@ -147,6 +148,7 @@ bool defer(ProcessBlock& block, const AppHandler& handler, const SignalInfo& inf
 Exit enter(ProcessBlock& block, const AppHandler& handler, SignalFrame& frame) {
   undo_sigreturn(block, frame);
   forget_step(block, frame);
+  take_jump_stack(block, frame);
   lead_back(block, frame_around(frame));
   frame.uc_link = pending_word(block);
   SignalFrame* placed = on_its_stack(block, frame, handler.flags);

@@ -10,18 +10,19 @@
 namespace uprobe::agent {
 namespace {
 
-constexpr u32 kWaits = 1;  // serves as a pending word that is not 0
+constexpr u32 kFaulted = 1;  // see jump.S
+constexpr u32 kWaits = 1;    // serves as a pending word that is not 0
 
 }  // namespace
 
 extern "C" __attribute__((visibility("hidden"), used, flatten)) const u32* uprobe_on_jump(const shared::SlotHead* slot,
                                                                                           Registers* registers,
-                                                                                          u32 faulted) {
+                                                                                          u32 how) {
   ProcessBlock& block = *uprobe_block;
   (*registers)[shared::Reg::ip] = slot->address;
   const Point* point = point_of(block, *slot);
   if (point == nullptr) return reinterpret_cast<const u32*>(pending_word(block));
-  Hit hit{&block, point, registers, thread_id(block, true), true, faulted != 0};
+  Hit hit{&block, point, registers, thread_id(block, true), true, (how & kFaulted) != 0};
   const u64 sp = (*registers)[shared::Reg::sp];
   handle_hit(hit);
   lead_through_stub(block, *point, sp, true);

@@ -85,12 +85,14 @@ inline void record(RecordBuilder& builder, u32 event_index) {
   EventCounts& counts = *builder.counts;
   Built built = Built::ok;
   const bool is_built = !builder.looks && record_on_cpu(builder, built);
-  if (is_built && built == Built::no_room) static_cast<void>(record_claimed(builder, built, Claim::spacious));
-  if (is_built && built == Built::no_room && builder.area->patience != 0) record_with_patience(builder, built);
   if (!is_built && !record_claimed(builder, built, Claim::any)) {
     if (builder.addends != nullptr) builder.addends->found = false;
     return count(builder.is_off ? counts.disabled : counts.lost_busy);
   }
+  // Triggers that have looked at a record have acted.
+  const bool may_repeat = !builder.looks;
+  if (may_repeat && built == Built::no_room) static_cast<void>(record_claimed(builder, built, Claim::spacious));
+  if (may_repeat && built == Built::no_room && builder.area->patience != 0) record_with_patience(builder, built);
   if (builder.is_off) built = Built::disabled;
   if (built == Built::dropped) count_dropped(builder.area, event_index, builder.cpu);
   if (built == Built::disabled) count(counts.disabled);

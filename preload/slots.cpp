@@ -3,6 +3,8 @@
 // proven to be a point's slot. A slot that its point no longer uses (another was made when the point was armed again) has none.
 #include "preload/slots.h"
 
+#include "preload/system_call.h"
+
 namespace uprobe::agent {
 
 using shared::SlotHead;
@@ -30,6 +32,26 @@ Slot slot_around(const ProcessBlock& block, u64 address) {
     return address - at < point->copy - at + point->copy_bytes ? Slot{head, point} : Slot{nullptr, nullptr};
   }
   return {nullptr, nullptr};
+}
+
+Slot slot_of_switch(const ProcessBlock& block, u64 begin) {
+  const auto* code = reinterpret_cast<const u8*>(begin);
+  i32 distance = 0;
+  if (__builtin_memcmp(code, shared::kSwitch, sizeof shared::kSwitch) != 0) return {nullptr, nullptr};
+  __builtin_memcpy(&distance, code + shared::kSwitchJump + 1, sizeof distance);
+  const u64 call = begin + shared::kSwitchJump + shared::kJumpBytes + static_cast<u64>(i64{distance});
+  const Slot slot = slot_around(block, call);
+  const u64 thunk = as_word(slot.head) + shared::kThunkInSlot;
+  return slot.head != nullptr && call == thunk + shared::kSwitchedCall ? slot : Slot{nullptr, nullptr};
+}
+
+// Only a switch has its bytes and leads to the call of a point's thunk.
+u64 switch_around(const ProcessBlock& block, u64 ip) {
+  const IslandPart island = island_around(block, ip);
+  u64 begin = ip & ~u64{shared::kSlotUnit - 1};
+  for (; begin >= island.begin && begin < island.end && ip - begin < shared::kSwitchBytes; begin -= shared::kSlotUnit)
+    if (island.end - begin >= shared::kSwitchBytes && slot_of_switch(block, begin).head != nullptr) return begin;
+  return 0;
 }
 
 }  // namespace uprobe::agent

@@ -21,6 +21,11 @@ struct Slot {
 // The slot that holds an address, from its head to the end of its copy.
 Slot slot_around(const ProcessBlock& block, u64 address);
 
+// The slot to whose thunk the switch leads that begins at an address of an island; none: no switch does.
+Slot slot_of_switch(const ProcessBlock& block, u64 begin);
+// The switch that an address lies in (arch/shared/trampoline_frame.h): where it begins; 0: in none.
+u64 switch_around(const ProcessBlock& block, u64 ip);
+
 // The point that the head of a slot names, null: the index is out of range.
 const Point* point_of(const ProcessBlock& block, const shared::SlotHead& head);
 

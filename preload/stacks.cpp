@@ -78,20 +78,6 @@ u64 inherit_stack(ProcessBlock& block) {
   return 0;
 }
 
-// Private and writable memory counts for RLIMIT_DATA, which belongs to the program's own threads and heap; a stack does not (Linux:
-// is_data_mapping, is_stack_mapping). MAP_GROWSDOWN makes it one. It must never grow, or a wild pointer of the program would find
-// memory: the page before it may not be accessed.
-u64 new_stack() {
-  constexpr u64 kNone = 0, kReadWrite = 3, kPrivateAnonymousNoreserve = 0x4022, kStackInPlace = 0x110;
-  const long room = system_call(kSysMmap, 0, kGuardBytes + kStackBytes, kNone, kPrivateAnonymousNoreserve, ~u64{0}, 0);
-  if (room <= 0) return 0;
-  const long at = system_call(kSysMmap, static_cast<u64>(room) + kGuardBytes, kStackBytes, kReadWrite,
-                              kPrivateAnonymousNoreserve | kStackInPlace, ~u64{0}, 0);
-  if (at > 0) return static_cast<u64>(at);
-  system_call(kSysMunmap, static_cast<u64>(room), kGuardBytes + kStackBytes);
-  return 0;
-}
-
 long set_stack(ThreadEntry& entry, const StackT& wanted, u64 sp) {
   const u32 mode = wanted.flags & ~kFlagBits;
   if (is_on_apps(entry, sp)) return kPermission;
@@ -122,6 +108,20 @@ bool set_again(ThreadEntry& entry, const StackT& before) {
 
 }  // namespace
 
+// Private and writable memory counts for RLIMIT_DATA, which belongs to the program's own threads and heap; a stack does not (Linux:
+// is_data_mapping, is_stack_mapping). MAP_GROWSDOWN makes it one. It must never grow, or a wild pointer of the program would find
+// memory: the page before it may not be accessed.
+u64 new_stack(u64 bytes) {
+  constexpr u64 kNone = 0, kReadWrite = 3, kPrivateAnonymousNoreserve = 0x4022, kStackInPlace = 0x110;
+  const long room = system_call(kSysMmap, 0, kGuardBytes + bytes, kNone, kPrivateAnonymousNoreserve, ~u64{0}, 0);
+  if (room <= 0) return 0;
+  const long at = system_call(kSysMmap, static_cast<u64>(room) + kGuardBytes, bytes, kReadWrite,
+                              kPrivateAnonymousNoreserve | kStackInPlace, ~u64{0}, 0);
+  if (at > 0) return static_cast<u64>(at);
+  system_call(kSysMunmap, static_cast<u64>(room), kGuardBytes + bytes);
+  return 0;
+}
+
 void give_stack(ProcessBlock& block, const SignalFrame& hit) {
   if ((block.flags & shared::kBlockFiltered) != 0 || borrows_memory(block)) return;
   ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
@@ -136,7 +136,7 @@ void give_stack(ProcessBlock& block, const SignalFrame& hit) {
   entry->id = id;
   if (entry->own_stack != 0) return;
   u64 stack = inherit_stack(block);
-  if (stack == 0) stack = new_stack();
+  if (stack == 0) stack = new_stack(kStackBytes);
   const StackT ours{stack, 0, 0, kStackBytes};
   if (stack == 0 || system_call(kSysSigaltstack, as_word(&ours)) != 0) return;
   entry->app_stack = before.base;
@@ -155,7 +155,7 @@ void take_stack_over(ProcessBlock& block) {
   if (entry->own_stack != 0 && before.base == stack_of(*entry)) return;  // of a tool that was killed
   u64 stack = stack_of(*entry);
   if (stack == 0) stack = inherit_stack(block);
-  if (stack == 0) stack = new_stack();
+  if (stack == 0) stack = new_stack(kStackBytes);
   const StackT ours{stack, 0, 0, kStackBytes};
   if (stack == 0 || system_call(kSysSigaltstack, as_word(&ours)) != 0) return;
   entry->own_stack = stack;

@@ -19,6 +19,9 @@ void take_stack_over(ProcessBlock& block);
 // The kernel's alternate stack is again the one that the thread has set itself.
 void give_stack_back(ProcessBlock& block, u64 sp);
 
+// New memory for a stack, with a page before it that may not be accessed; 0: there is none. System calls: mmap, munmap.
+u64 new_stack(u64 bytes);
+
 // Moves the frame of a handler with these flags (all are entered on the kernel's alternate stack) to where the kernel would
 // have put it. Null: it would not fit on the application's alternate stack, for which the kernel kills.
 SignalFrame* on_its_stack(ProcessBlock& block, SignalFrame& frame, u64 flags);

@@ -12,6 +12,7 @@
 #include "preload/slots.h"
 #include "preload/stubs.h"
 #include "preload/system_call.h"
+#include "preload/thread.h"
 
 namespace uprobe::agent {
 namespace {
@@ -41,26 +42,64 @@ const BodyHead* body_around(const ProcessBlock& block, u64 ip) {
   return nullptr;
 }
 
+// On a switched stack (arch/shared/trampoline_frame.h).
+bool is_switched(const BodyHead& body) { return body.claimed != 0; }
+
+u64 copy_of(const BodyHead& body, const TrampolineFrame& kept) {
+  return kept.copy + (is_switched(body) ? shared::kStackRestoreBytes : 0);
+}
+
 // The slot of the hit that a frame belongs to.
-const SlotHead& slot_of(const TrampolineFrame& kept) {
-  return *reinterpret_cast<const SlotHead*>(kept.copy - shared::kCopyAfterThunk);
+const SlotHead& slot_of(const BodyHead& body, const TrampolineFrame& kept) {
+  return *reinterpret_cast<const SlotHead*>(copy_of(body, kept) - shared::kCopyAfterThunk);
+}
+
+// No other thread looks at what a record under way has left there.
+void give_ring_back(const SignalFrame& frame) {
+  __atomic_store_n(&reinterpret_cast<Ring*>(claimed_ring(frame))->owner, 0, __ATOMIC_RELEASE);
 }
 
 Jump leave_body(SignalFrame& frame, const BodyHead& body) {
   const u32 at = static_cast<u32>(frame.ip - as_word(&body));
   if (at < body.code) return Jump::no;
   const bool recorded = (at >= body.recorded && at < body.slow) || at >= body.called;
-  const TrampolineFrame& kept = at < body.code + kSaveBytes        ? undo_save(frame, at - body.code)
-                                : at >= body.out && at < body.slow ? finish_restore(frame, at - body.out)
+  const bool switched = is_switched(body);
+  if (has_claimed(frame, body, at)) give_ring_back(frame);
+  const TrampolineFrame& kept = at < body.code + kSaveBytes        ? undo_save(frame, at - body.code, switched)
+                                : at >= body.out && at < body.slow ? finish_restore(frame, at - body.out, switched)
                                                                    : take_kept(frame, body, at);
-  frame.ip = recorded ? kept.copy : slot_of(kept).address;
+  frame.ip = recorded ? copy_of(body, kept) : slot_of(body, kept).address;
   return recorded ? Jump::recorded : Jump::arriving;
+}
+
+bool has_switched_thunk(const SlotHead& head) {
+  return __builtin_memcmp(&head + 1, shared::kSwitchedNop, sizeof shared::kSwitchedNop) == 0;
+}
+
+// Before the call, or after it.
+Jump leave_switched_thunk(SignalFrame& frame, const SlotHead& head) {
+  const bool is_recorded = frame.ip - as_word(&head + 1) > shared::kSwitchedCall;
+  frame.sp = *reinterpret_cast<const u64*>(frame.sp);
+  frame.ip = is_recorded ? as_word(&head) + shared::kCopyAfterThunk : head.address;
+  return is_recorded ? Jump::recorded : Jump::arriving;
+}
+
+Jump leave_switch(const ProcessBlock& block, SignalFrame& frame) {
+  const u64 begin = switch_around(block, frame.ip), distance = frame.ip - begin;
+  if (begin == 0) return Jump::no;
+  if (distance >= shared::kSwitchIsOver && distance <= shared::kSwitchJump)
+    frame.sp = *reinterpret_cast<const u64*>(frame.sp);
+  if (distance >= shared::kSwitchTakesRcx && distance != shared::kSwitchJump)
+    uprobe_peek8(thread_pointer() + shared::kKeptRcx, &kept_by_switch(frame));
+  frame.ip = slot_of_switch(block, begin).head->address;
+  return Jump::arriving;
 }
 
 Jump leave_thunk(const ProcessBlock& block, SignalFrame& frame) {
   const Slot slot = slot_around(block, frame.ip);
   const u64 distance = frame.ip - (as_word(slot.head) + shared::kThunkInSlot);
   if (slot.head == nullptr || frame.ip >= slot.point->copy || distance >= shared::kThunkBytes) return Jump::no;
+  if (has_switched_thunk(*slot.head)) return leave_switched_thunk(frame, *slot.head);
   if (distance >= shared::kThunkCall) frame.sp += shared::kSkippedRedZone;
   frame.ip = slot.head->address;
   return Jump::arriving;
@@ -78,10 +117,11 @@ Jump leave_padding(const ProcessBlock& block, SignalFrame& frame) {
 
 // Leaves the entry of the agent, whose stack is missing.
 Jump leave_entry(const ProcessBlock& block, SignalFrame& frame) {
-  if (body_around(block, *reinterpret_cast<const u64*>(frame.sp)) == nullptr) return Jump::no;
+  const BodyHead* body = body_around(block, *reinterpret_cast<const u64*>(frame.sp));
+  if (body == nullptr) return Jump::no;
   const TrampolineFrame& kept = frame_at(frame.sp + kReturnAddressBytes);
-  take_whole_frame(frame, kept);
-  frame.ip = slot_of(kept).address;
+  take_whole_frame(frame, kept, is_switched(*body));
+  frame.ip = slot_of(*body, kept).address;
   return Jump::arriving;
 }
 
@@ -89,10 +129,11 @@ Jump leave_entry(const ProcessBlock& block, SignalFrame& frame) {
 Jump leave_end(const ProcessBlock& block, SignalFrame& frame) {
   const bool is_left = is_in(frame.ip, uprobe_jump_leaves, uprobe_jump_left);
   const JumpEntry entry = jump_entry_of(frame, is_left && frame.ip != as_word(uprobe_jump_leaves));
-  if (body_around(block, entry.return_address) == nullptr) return Jump::no;
+  const BodyHead* body = body_around(block, entry.return_address);
+  if (body == nullptr) return Jump::no;
   take_back(frame, entry, is_left);
-  take_whole_frame(frame, *entry.kept);
-  frame.ip = entry.kept->copy;
+  take_whole_frame(frame, *entry.kept, is_switched(*body));
+  frame.ip = copy_of(*body, *entry.kept);
   return Jump::recorded;
 }
 
@@ -110,13 +151,16 @@ Jump leave_trampoline(const ProcessBlock& block, SignalFrame& frame) {
   const BodyHead* body = body_around(block, frame.ip);
   if (body != nullptr) return can_leave_call ? leave_body(frame, *body) : Jump::no;
   const Jump thunk = leave_thunk(block, frame);
-  return thunk != Jump::no ? thunk : leave_padding(block, frame);
+  if (thunk != Jump::no) return thunk;
+  const Jump switched = leave_switch(block, frame);
+  return switched != Jump::no ? switched : leave_padding(block, frame);
 }
 
 u64 trampoline_fixup(const ProcessBlock& block, u64 ip) {
   const BodyHead* body = body_around(block, ip);
   if (body == nullptr) return 0;
-  const u64 start = as_word(body);
+  const u64 start = as_word(body), at = ip - start;
+  if (body->unclaim != 0 && at > body->claimed && at < body->recorded) return start + body->unclaim;
   for (const shared::BodyFault& fault : body->faults)
     if (fault.insn != 0 && start + fault.insn == ip) return start + fault.fixup;
   return 0;

@@ -8,6 +8,7 @@
 #include "preload/copies.h"
 #include "preload/deferred_signals.h"
 #include "preload/handler_entry.h"
+#include "preload/jump_stacks.h"
 #include "preload/mappings.h"
 #include "preload/restarts.h"
 #include "preload/returns.h"
@@ -258,6 +259,10 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_on_trap(i32, SignalInfo*
     return leave(block, *frame, true);
   }
   if (info->code == kSiKernel) {
+    if (leave_switch_trap(block, *frame)) {
+      if (!give_jump_stack(block)) hit_point(block, *find_point(block, frame->ip), *frame);
+      return leave(block, *frame, true);
+    }
     const Point* point = find_point(block, frame->ip - shared::kBreakpointBytes);
     const Code code = point != nullptr ? code_at(block, *point, *frame) : Code::foreign;
     if (code != Code::foreign) {

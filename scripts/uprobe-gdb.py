@@ -28,7 +28,8 @@ POINT_BYTES, POINT = 56, struct.Struct("<QQQQIIIIBBBB")
 # struct SlotHead, TrampolineFrame, BodyHead
 SLOT_UNIT, SLOT_HEAD, THUNK_BYTES, THUNK_SKIPS = 16, 16, 10, 5
 MOST_IN_SLOT = SLOT_HEAD + THUNK_BYTES + 256
-BODY_UNIT, MOST_BODY, BODY = 64, 4096, struct.Struct("<QHHHHH")
+BODY_UNIT, MOST_BODY, BODY = 64, 4096, struct.Struct("<QHHHHH6xH")
+SWITCHED_NOP, RESTORE_BYTES = b"\x0f\x1f\x40\x00", 1
 RED_ZONE, FULL_DEPTH, SAVED = 128, 192, 12
 SAVE_DEPTHS = ((0, 136), (1, 144), (2, 152), (3, 160), (4, 168), (5, 176), (7, 184), (12, 192))
 RESTORE_DEPTHS = ((0, 192), (1, 184), (6, 176), (7, 168), (8, 160), (9, 152), (10, 144), (11, 136))
@@ -138,6 +139,8 @@ class Islands:
 
     @staticmethod
     def in_thunk(point, slot, pc, sp):
+        if read(slot + SLOT_HEAD, 4) == SWITCHED_NOP:
+            return Place(point[0], word(sp))
         return Place(point[0], sp + (RED_ZONE if pc - slot - SLOT_HEAD >= THUNK_SKIPS else 0))
 
     @staticmethod
@@ -149,13 +152,13 @@ class Islands:
     def in_body(self, part, pc, sp):
         at = pc & -BODY_UNIT
         while at >= part[0] and pc - at < MOST_BODY:
-            mark, size, code, _, out, slow = BODY.unpack(read(at, BODY.size))
+            mark, size, code, _, out, slow, claimed = BODY.unpack(read(at, BODY.size))
             if mark == BODY_MAGIC ^ at:
-                return self.in_frame(pc, sp, pc - at, code, out, slow) if code <= pc - at < size else None
+                return self.in_frame(pc, sp, pc - at, code, out, slow, claimed != 0) if code <= pc - at < size else None
             at -= BODY_UNIT
         return None
 
-    def in_frame(self, pc, sp, distance, code, out, slow):
+    def in_frame(self, pc, sp, distance, code, out, slow, is_switched):
         if distance < code + SAVED:
             depth = depth_at(SAVE_DEPTHS, distance - code)
         elif out <= distance < slow:
@@ -163,10 +166,11 @@ class Islands:
         else:
             depth = FULL_DEPTH + (8 if read(pc, 1)[0] == POP_RAX else 0)
         frame = sp + depth - FULL_DEPTH
-        copy = word(frame + COPY_IN_FRAME)
+        copy = word(frame + COPY_IN_FRAME) + (RESTORE_BYTES if is_switched else 0)
         kept = KEPT if distance >= code + SAVED else ()  # before, they are still where they were
         registers = {name: word(frame + 8 + 8 * i) for i, name in enumerate(kept)}
-        return Place(word(copy - THUNK_BYTES - SLOT_HEAD), frame + FULL_DEPTH, registers)
+        above = word(frame + COPY_IN_FRAME + 8) if is_switched else frame + FULL_DEPTH
+        return Place(word(copy - THUNK_BYTES - SLOT_HEAD), above, registers)
 
 
 class FrameId:

@@ -3,11 +3,15 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
+#include <string_view>
 
 #include "arch/code/scan.h"
 #include "engine/arm/barring.h"
 #include "engine/patch/patch.h"
 #include "engine/process/ifunc.h"
+#include "engine/shared/event_program.h"
+#include "engine/shared/trampoline.h"
 
 namespace uprobe::control {
 namespace {
@@ -51,12 +55,47 @@ bool may_jump(shared::PointRole role) {
 }
 
 // Whether a jump may come later, when the tool has seen that no thread is inside. Not for a short jump, whose long jump stays in
-// the padding, nor for a prefix window: a breakpoint at its beginning is not the one at the place.
+// the padding, nor for a prefix window: a breakpoint at its beginning is not the one at the place. Nor in Go, where goroutines that
+// wait keep addresses which no look at threads sees.
 bool can_be_future(const Pending& pending, const plan::Window& window) {
   using plan::WindowKind;
   return pending.point.role == shared::PointRole::probe && window.kind != WindowKind::short_jump &&
-         window.kind != WindowKind::prefix_window;
+         window.kind != WindowKind::prefix_window && !window.switches_stack;
 }
+
+// ---- Go, whose handler of SIGSEGV has that signal blocked, and runs functions of the runtime alone
+
+// Names in assembly may have no package.
+bool may_be_of_runtime(std::string_view symbol) {
+  constexpr std::string_view kBegins[] = {"runtime", "internal/", "sync", "type", "go.", "go:"};
+  const auto begins = [symbol](std::string_view name) { return symbol.starts_with(name); };
+  return symbol.find('.') == symbol.npos || std::any_of(std::begin(kBegins), std::end(kBegins), begins);
+}
+
+bool reads_memory(std::span<const shared::Insn> program) {
+  using shared::Op;
+  constexpr Op kReadNothing[] = {Op::end,         Op::begin, Op::load_register, Op::load_constant, Op::load_file_offset,
+                                 Op::load_thread, Op::add,   Op::store_value,   Op::shift_right,   Op::shift};
+  return std::any_of(program.begin(), program.end(), [&](const shared::Insn& insn) {
+    return std::find(std::begin(kReadNothing), std::end(kReadNothing), insn.op) == std::end(kReadNothing);
+  });
+}
+
+// Whether a hit may read memory where a fault would kill. A hit by breakpoint sees in its frame that it must not. `area` null: what
+// the events read is not known.
+bool may_fault_in_handler(const PlannedPoint& point, const trace::Area* area) {
+  if (!may_be_of_runtime(point.site.symbol)) return false;
+  if (area == nullptr || area->has_switches()) return true;  // a trigger may add the stack
+  return std::any_of(point.consumers.begin(), point.consumers.end(),
+                     [area](const PlannedConsumer& consumer) { return reads_memory(area->program(consumer.event)); });
+}
+
+bool leads_to_switch(const shared::Point& point) {
+  return shared::is_armed_jump(point) && shared::has_thunk(point) && point.prefix_window == 0 &&
+         point.jump_bytes == shared::kJumpBytes && point.copy - point.jump_to != shared::kThunkBytes;
+}
+
+// ----
 
 // The instructions before the place, where the jump begins.
 std::unique_ptr<Pending> prefix_window_of(const Pending& place, const plan::FileJumps& jumps,
@@ -205,6 +244,16 @@ const char* MappingArming::why_not_yet() const {
   return process_.is_live ? "the program is running" : "the program may be executing it";
 }
 
+// Why a window in Go's code, whose hits record on a stack of the agent's, may not be used; null: nothing is against it.
+const char* MappingArming::against_switch(const Pending& pending, const plan::Window& window) {
+  if (pending.point.role != shared::PointRole::probe) return "the agent itself needs a breakpoint there";
+  if ((block_.head().flags & shared::kBlockReadsThreadPointer) == 0)
+    return "Go code: the processor, or the kernel, has no instruction by which a thread knows itself";
+  if (may_fault_in_handler(*pending.planned, state_.options.area))
+    return "Go code: it may run in the handler of SIGSEGV, where memory cannot be read without a signal's frame";
+  return window.keeps_addresses && !no_thread_runs() ? "a goroutine may wait in the middle of it" : nullptr;
+}
+
 // The window that a point may use in this mapping; null: none, for the reason in `why`. A window with a reason is for a future
 // jump.
 const plan::Window* MappingArming::window_for(const Pending& pending, const plan::FileJumps* jumps, std::string& why) {
@@ -221,7 +270,9 @@ const plan::Window* MappingArming::window_for(const Pending& pending, const plan
     return none("the agent itself needs a jump of its own there");
   const bool is_future = !no_thread_runs() && !process_.no_thread_is_inside(*window, pending.point.address);
   if (is_future && !can_be_future(pending, *window)) return none(why_not_yet());
-  const bool has_middle = window->instructions > 1 || window->prefix_window != 0;
+  if (window->switches_stack)
+    if (const char* why_no_switch = against_switch(pending, *window)) return none(why_no_switch);
+  const bool has_middle = !window->switches_stack && (window->instructions > 1 || window->prefix_window != 0);
   if (has_middle && !process_.follows_returns())
     return none("it is not known how the program's signal handlers return");
   const std::size_t bytes = window->prefix_window + std::max(window->length, window->code_length);
@@ -247,6 +298,8 @@ bool MappingArming::has_original(const Pending& pending, const plan::FileJumps& 
 Status MappingArming::join(const PlannedPoint& point, std::uint32_t known) {
   if (changes_program(point) && shared::is_armed_jump(block_.points()[known]))
     return refuse(point, "it changes the program, and a jump of another session is there"), ok();
+  if (leads_to_switch(block_.points()[known]) && may_fault_in_handler(point, state_.options.area))
+    return refuse(point, "it reads memory, may run in Go's handler of SIGSEGV, and a jump is there"), ok();
   sentinel_ = process_.stands(block_.points()[known]);
   RETURN_IF_ERROR(process_.look_at_following(known));
   ArmReport& report = state_.report;

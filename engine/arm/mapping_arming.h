@@ -52,6 +52,7 @@ class MappingArming {
   ArmedPlace text_of(std::uint32_t index);
   bool no_thread_runs();
   const char* why_not_yet() const;
+  const char* against_switch(const Pending& pending, const plan::Window& window);
   // Refuses a point, together with the other exits of its function.
   void refuse(const PlannedPoint& point, const std::string& why);
   // Called before the points of a file are considered one by one, because a function's exits are armed together or not at all.

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "arch/abi/processor.h"
 #include "arch/code/call_patterns.h"
 #include "arch/code/trampoline.h"
 #include "arch/code/window.h"
@@ -114,11 +115,14 @@ class Placer {
   Result<Part> make_new();
   Result<Made> make_copy(const Pending& p, Addr at, std::vector<std::uint8_t> front, Addr next = {}) const;
   std::vector<std::uint8_t> make_exit_head(const Pending& p, std::size_t body) const;
+  bool is_switched(std::size_t body) const { return body != kNoBody && bodies_[body].spec.switches; }
+  std::vector<std::uint8_t> make_front(const Pending& p, std::size_t body, Addr slot) const;
+  Addr jump_target(const Pending& p, std::size_t body, Addr slot) const;
   Result<Made> make_slot(const Pending& p, Addr at, std::size_t body, Addr entry) const;
   Result<Made> make_prefix_window(const Pending& p, Addr at, Addr thunk) const;
   Result<std::vector<std::uint8_t>> make_one(std::size_t index, Addr at);
   bool settle_prefix_window(Pending& p, Addr thunk);
-  void take(Pending& p, const Made& made, Addr copy);
+  void take(Pending& p, const Made& made, Addr copy, Addr jump_to);
   void take_prefix_window(Pending& p, const Made& made, Addr at);
   std::size_t index_of(const Pending& p) const { return p.known ? *p.known : context_.block.points().size() + fresh_; }
   // Whether the body of a point may make the record.
@@ -168,6 +172,8 @@ arch::FastRecord Placer::fast_record(const PlannedConsumer& consumer, const Pend
                           .filter = area.filter(event),
                           .dropped_offset = places.dropped,
                           .dropped_stride = places.dropped_stride,
+                          .has_cpu_number = arch::has_cpu_number_instruction(),
+                          .claimed_ring_count = area.ring_count() - places.cpu_ring_count,
                           .is_elsewhere = (context_.block.head().flags & shared::kBlockElsewhere) != 0};
 }
 
@@ -188,16 +194,21 @@ std::string key_of(const trace::Area& area, const PlannedConsumer& consumer) {
 std::size_t Placer::body_for(const Pending& p) {
   const PlannedConsumer* recorded = may_record(p) ? &p.planned->consumers.front() : nullptr;
   // Neighbouring points mostly record alike.
-  const PlannedConsumer* latest = bodies_.empty() ? nullptr : bodies_.back().made_for;
+  const bool is_like_latest = !bodies_.empty() && bodies_.back().spec.switches == p.window->switches_stack;
+  const PlannedConsumer* latest = is_like_latest ? bodies_.back().made_for : nullptr;
   if (recorded != nullptr && latest != nullptr && record_alike(*context_.area, *recorded, *latest))
     return bodies_.size() - 1;
-  const std::string key = recorded != nullptr ? key_of(*context_.area, *recorded) : "";
+  const std::string key =
+      (p.window->switches_stack ? "s" : "") + (recorded != nullptr ? key_of(*context_.area, *recorded) : "");
   const auto [found, is_new] = by_program_.try_emplace(key, bodies_.size());
   if (!is_new) return found->second;
   SharedBody& body = bodies_.emplace_back();
   body.made_for = recorded;
-  body.spec = {
-      .at = {}, .block = context_.block.address(), .jump_entry = Addr{context_.block.head().jump_entry}, .fast = {}};
+  body.spec = {.at = {},
+               .block = context_.block.address(),
+               .jump_entry = Addr{context_.block.head().jump_entry},
+               .fast = {},
+               .switches = p.window->switches_stack};
   if (recorded != nullptr) body.spec.fast = fast_record(*recorded, p);
   const arch::Body longest = arch::longest_body(body.spec);
   body.records = longest.records;
@@ -229,6 +240,21 @@ std::vector<std::uint8_t> Placer::make_exit_head(const Pending& p, std::size_t b
   return front;
 }
 
+// All bytes before the slot: a switch as well, if the stack is switched.
+std::vector<std::uint8_t> Placer::make_front(const Pending& p, std::size_t body, Addr slot) const {
+  std::vector<std::uint8_t> exit_head = make_exit_head(p, body);
+  if (!is_switched(body)) return exit_head;
+  const Addr at = slot - exit_head.size() - shared::kSwitchBytes;
+  std::vector<std::uint8_t> front = arch::make_switch(at, slot + shared::kThunkInSlot);
+  front.insert(front.end(), exit_head.begin(), exit_head.end());
+  return front;
+}
+
+// Where the jump of the point leads: the thunk, or the switch before the slot.
+Addr Placer::jump_target(const Pending& p, std::size_t body, Addr slot) const {
+  return is_switched(body) ? slot - make_front(p, body, slot).size() : slot + shared::kThunkInSlot;
+}
+
 // `entry`: the body's; a breakpoint has none.
 Result<Made> Placer::make_slot(const Pending& p, Addr at, std::size_t body, Addr entry) const {
   const bool records = body != kNoBody && bodies_[body].records;
@@ -236,7 +262,9 @@ Result<Made> Placer::make_slot(const Pending& p, Addr at, std::size_t body, Addr
   append(front, shared::SlotHead{.address = p.point.address.value,
                                  .point = static_cast<shared::u32>(index_of(p)),
                                  .event = records ? p.planned->consumers.front().event : shared::kAskAgent});
-  if (body != kNoBody) RETURN_IF_ERROR(arch::append_thunk(front, at + shared::kThunkInSlot, entry));
+  const Addr thunk = at + shared::kThunkInSlot;
+  if (is_switched(body)) RETURN_IF_ERROR(arch::append_switched_thunk(front, thunk, entry));
+  if (body != kNoBody && !is_switched(body)) RETURN_IF_ERROR(arch::append_thunk(front, thunk, entry));
   return make_copy(p, at, std::move(front));
 }
 
@@ -262,19 +290,18 @@ void Placer::take_prefix_window(Pending& p, const Made& made, Addr at) {
   fresh_ += p.known ? 0U : 1U;
 }
 
-void Placer::take(Pending& p, const Made& made, Addr copy) {
+void Placer::take(Pending& p, const Made& made, Addr copy, Addr jump_to) {
   note_copy(p, made, copy);
   p.point.jump_to = {}, p.point.jump_bytes = 0;
   p.point.prefix_window =
       p.prefix_window ? static_cast<std::uint32_t>(p.point.address - p.prefix_window->point.address) : 0;
   fresh_ += (p.known ? 0U : 1U) + (p.long_jump && !p.known_long_jump ? 1U : 0U);
   if (p.window == nullptr || p.prefix_window) return;
-  const Addr thunk = copy - shared::kThunkBytes;
-  p.point.jump_to = p.long_jump ? p.long_jump->address : thunk;
+  p.point.jump_to = p.long_jump ? p.long_jump->address : jump_to;
   p.point.jump_bytes = p.long_jump ? shared::kShortJumpBytes : shared::kJumpBytes;
   if (!p.long_jump) return;
   // A thread that traps in the padding continues where the jump leads.
-  p.long_jump->copy = p.long_jump->jump_to = thunk;
+  p.long_jump->copy = p.long_jump->jump_to = jump_to;
   p.long_jump->jump_bytes = shared::kJumpBytes;
 }
 
@@ -343,21 +370,22 @@ bool Placer::settle_jump(Pending& p, const shared::Point& before) {
   if (p.window == nullptr || !shared::has_thunk(before) || (p.long_jump && !p.known_long_jump)) return false;
   const Addr copy{before.copy}, slot = copy - shared::kCopyAfterThunk;
   const Addr event = slot + offsetof(shared::SlotHead, event);
+  const Addr call_end = copy - (p.window->switches_stack ? shared::kStackRestoreBytes : 0);
   std::int32_t distance = 0;
-  if (!read(copy - sizeof distance, &distance, sizeof distance)) return false;
-  const Addr entry = copy + static_cast<std::uint64_t>(std::int64_t{distance});
+  if (!read(call_end - sizeof distance, &distance, sizeof distance)) return false;
+  const Addr entry = call_end + static_cast<std::uint64_t>(std::int64_t{distance});
   const std::size_t body = body_for(p);
   auto made = make_slot(p, slot, body, entry);
   if (!made || !has_body(body, entry - arch::kBodyEntry)) return false;
-  const auto exit_head = make_exit_head(p, body);
-  if (!stands(slot - exit_head.size(), exit_head)) return false;
+  const auto front = make_front(p, body, slot);
+  if (!stands(slot - front.size(), front)) return false;
   std::uint8_t* const word = &made->bytes[event - slot];
   EventWord wanted;
   std::copy_n(word, wanted.size(), wanted.begin());
   if (!read(event, word, wanted.size()) || !stands(slot, made->bytes)) return false;
   if (p.prefix_window && !settle_prefix_window(*p.prefix_window, copy - shared::kThunkBytes)) return false;
   if (!write_event(event, wanted)) return false;
-  take(p, *made, copy);
+  take(p, *made, copy, jump_target(p, body, slot));
   return true;
 }
 
@@ -379,7 +407,7 @@ bool Placer::settle_copy(Pending& p, const shared::Point& before) {
   if (!made || made->bytes.size() > room) return false;
   if (!stands(at, made->bytes) && (!is_gone || !context_.target.write(at, made->bytes.data(), made->bytes.size())))
     return false;
-  take(p, *made, at);
+  take(p, *made, at, {});
   return true;
 }
 
@@ -400,7 +428,7 @@ std::uint64_t Placer::choose_bodies() {
   for (std::size_t i = 0; i < pending_.size(); ++i) {
     if (slots_[i].settled) continue;
     slots_[i].body = pending_[i].window != nullptr ? body_for(pending_[i]) : kNoBody;
-    all += usual_room(pending_[i]) + make_exit_head(pending_[i], slots_[i].body).size();
+    all += usual_room(pending_[i]) + make_front(pending_[i], slots_[i].body, {}).size();
   }
   return all + body_room();
 }
@@ -428,14 +456,14 @@ Result<std::vector<std::uint8_t>> Placer::make_one(std::size_t index, Addr at) {
   Pending& p = pending_[index];
   const std::size_t body = slots_[index].body;
   const Addr entry = body != kNoBody ? bodies_[body].spec.at + arch::kBodyEntry : Addr{};
-  std::vector<std::uint8_t> all = make_exit_head(p, body);
-  const Addr slot = at + all.size();
+  const Addr slot = at + make_front(p, body, {}).size();
+  std::vector<std::uint8_t> all = make_front(p, body, slot);
   const auto made = make_slot(p, slot, body, entry);
   if (!made) return made.error();
   all.insert(all.end(), made->bytes.begin(), made->bytes.end());
   all.resize(round_up(all.size(), kIslandUnit), kFiller);
   const std::size_t fresh = fresh_;
-  take(p, *made, slot + copy_in_slot(body != kNoBody));
+  take(p, *made, slot + copy_in_slot(body != kNoBody), jump_target(p, body, slot));
   if (!p.prefix_window) return all;
   const Addr in_front = at + all.size();
   const auto prefix_window = make_prefix_window(*p.prefix_window, in_front, slot + shared::kThunkInSlot);

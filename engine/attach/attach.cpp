@@ -215,13 +215,19 @@ Status tell_agent(StoppedProcess& process, Block& block, std::int32_t tid_offset
   return block.write_agent_part(process);
 }
 
+// What the agent is to believe that the program has blocked. Without a known libc (Go) it does not see handlers return, which
+// changes the mask: of a thread that is in a handler it would believe for ever that a fault under that mask kills.
+std::uint64_t believed_mask(const StoppedProcess::Thread& thread, std::int32_t tid_offset) {
+  return tid_offset != 0 ? thread.mask & shared::kOurSignals : 0;
+}
+
 // A thread's mask is opened after the agent knows the thread: a breakpoint under a blocked SIGTRAP kills the process.
 Status take_threads(StoppedProcess& process, AgentCalls& calls, std::int32_t tid_offset) {
   const std::vector<StoppedProcess::Thread> threads = process.threads();
   for (const StoppedProcess::Thread& thread : threads) {
     AttachOrder order{.step = static_cast<std::uint32_t>(AttachStep::take_thread),
                       .has_control_block = has_control_block(process, thread, tid_offset) ? 1U : 0U,
-                      .blocked = thread.mask & shared::kOurSignals,
+                      .blocked = believed_mask(thread, tid_offset),
                       .stack_pointer = 0,
                       .state = shared::kOrderGiven,
                       .reserved = 0};

@@ -140,7 +140,7 @@ unsigned FileFlow::usual_threads() {
 FileFlow::FileFlow(const elf::ElfFile& file, unsigned threads) : file_(file), map_(file) {
   const Result<elf::Image> image = elf::Image::parse(elf::BytesView(file.bytes()));
   if (!image) return;
-  is_go_ = has_section(*image, ".gopclntab") || has_section(*image, ".note.go.buildid");
+  go_ = go_program_of(*image);
   has_patchable_entries_ = has_section(*image, "__patchable_function_entries") || has_section(*image, "xray_instr_map");
   const auto frames = elf::frames_of(*image);
   functions_ = swept_functions(frames, file.function_ranges());

@@ -12,6 +12,7 @@
 
 #include "engine/elf/elf_file.h"
 #include "engine/flow/flow_sweep.h"
+#include "engine/flow/go_program.h"
 
 namespace uprobe::plan {
 
@@ -69,8 +70,9 @@ class FileFlow {
   std::optional<std::uint64_t> last_start(std::uint64_t from, std::uint64_t limit) const;
   std::span<const std::uint8_t> bytes_at(std::uint64_t address) const { return map_.bytes_at(address); }
 
-  // Go's stacks are small, its scheduler keeps addresses of any instruction: no jumps.
-  bool is_go() const { return is_go_; }
+  // Go's stacks are small, its scheduler keeps addresses of any instruction.
+  bool is_go() const { return go_ != GoProgram::none; }
+  GoProgram go() const { return go_; }
   // Nops may be there to be patched (-fpatchable-function-entry, XRay).
   bool has_patchable_entries() const { return has_patchable_entries_; }
   std::size_t memory() const;
@@ -99,7 +101,7 @@ class FileFlow {
   std::vector<SweptFunction> functions_;
   std::vector<std::uint64_t> pointer_jumps_;  // through registers; sorted
   std::vector<std::uint64_t> table_targets_, block_rows_;
-  bool is_go_ = false;
+  GoProgram go_ = GoProgram::none;
   bool has_patchable_entries_ = false;
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "arch/code/go_patterns.h"
 #include "arch/code/instruction_bytes.h"
 #include "arch/code/scan.h"
 #include "engine/elf/rseq_sections.h"
@@ -27,8 +28,13 @@ const char* reason_text(WindowReason reason) {
       return "inside the jump of another probe";
     case WindowReason::not_a_start:
       return "not known to be the start of an instruction";
-    case WindowReason::go:
-      return "Go code: its stacks may be too small for a trampoline";
+    case WindowReason::go_libc:
+      return "Go code in a program with a C library, or position-independent: its threads may have no stack for a "
+             "trampoline";
+    case WindowReason::go_version:
+      return "Go code of a version that is not known: its stacks may be too small for a trampoline";
+    case WindowReason::go_middle:
+      return "Go code: an instruction after it may fault, or is a call";
     case WindowReason::branch_enters:
       return "a branch enters the window";
     case WindowReason::function_unknown:
@@ -71,6 +77,7 @@ class Planner {
 
   Window run() {
     if (!check_place()) return window_;
+    if (flow_.is_go()) return run_in_go();
     const Window place = window_;
     if (grow(kJumpBytes)) return window_;
     const Window refusal = window_;
@@ -81,6 +88,24 @@ class Planner {
   }
 
  private:
+  // No short jumps, and none that begins before the place. What the program sees of a thread in the window is its first instruction,
+  // or a place after it; but a goroutine that was led away before the window was there may come back to any instruction.
+  Window run_in_go() {
+    if (!grow(kJumpBytes) || !check_middle()) return window_;
+    window_.switches_stack = true;
+    window_.keeps_addresses = window_.instructions > 1 && !arch::is_go_stack_check(flow_.bytes_at(window_.address));
+    return window_;
+  }
+
+  bool check_middle() {
+    for (unsigned i = 1; i < window_.instructions; ++i) {
+      const std::uint64_t end = i + 1U < window_.instructions ? window_.offsets[i + 1U] : window_.code_length;
+      const auto insn = flow_.bytes_at(window_.address + window_.offsets[i]).first(end - window_.offsets[i]);
+      if (!arch::is_safe_in_go(insn)) return give_up(WindowReason::go_middle);
+    }
+    return true;
+  }
+
   bool refuse(WindowReason reason) { return end(WindowKind::refused, reason); }
   bool give_up(WindowReason reason) { return end(WindowKind::breakpoint, reason); }
   bool end(WindowKind kind, WindowReason reason) {
@@ -107,7 +132,8 @@ class Planner {
     if (!arch::can_displace(flow_.bytes_at(at), Addr{at})) return refuse(WindowReason::not_displaceable);
     if (touches_section(at, at + 1)) return refuse(WindowReason::critical_section);
     if (!claims_.is_free(at, at + 1)) return refuse(WindowReason::covered);
-    if (flow_.is_go()) return give_up(WindowReason::go);
+    if (flow_.go() == GoProgram::with_libc) return give_up(WindowReason::go_libc);
+    if (flow_.go() == GoProgram::other_version) return give_up(WindowReason::go_version);
     function_ = flow_.function_at(at);
     if (!function_) return give_up(WindowReason::function_unknown);
     if (!is_decoded(function_->trouble)) return flow_unknown(function_->trouble);

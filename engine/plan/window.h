@@ -37,7 +37,9 @@ enum class WindowReason : std::uint8_t {
   critical_section,
   covered,  // by the window or the padding of another probe
   not_a_start,
-  go,
+  go_libc,
+  go_version,
+  go_middle,
   branch_enters,
   function_unknown,
   flow_unknown,
@@ -66,7 +68,9 @@ struct Window {
   std::uint8_t prefix_window =
       0;  // bytes of the instructions in front of the address, less than a jump's, where the jump begins;
           // they are in neither of the two lengths, nor among the instructions
-  std::uint64_t padding = 0;  // short_jump: link-time address of five bytes for the long one
+  bool switches_stack = false;   // the jump leads to a switch (arch/shared/trampoline_frame.h)
+  bool keeps_addresses = false;  // the program may have kept an address in the middle of it, if its code has run
+  std::uint64_t padding = 0;     // short_jump: link-time address of five bytes for the long one
 
   bool is_jump() const { return kind < WindowKind::breakpoint; }
   std::uint64_t begin() const { return address - prefix_window; }

@@ -271,10 +271,12 @@ struct ThreadEntry {
   u16 step_kind;  // of the newest step
   u32 goes_by_parent;  // 1: the borrower is in another PID namespace than its parent, and its records have the parent's number
   u32 reserved;
+  u64 jump_stack;  // where switches lead (arch/shared/trampoline_frame.h); 0: none yet. kJumpStackTaken: and none any more
 };
 inline constexpr u64 kCloneUnderWay = u64{1} << 63;
 inline constexpr u32 kParentWaits = 2;
-static_assert(sizeof(ThreadEntry) == 112);
+inline constexpr u64 kJumpStackTaken = 1;
+static_assert(sizeof(ThreadEntry) == 120);
 
 // A deferred signal of a thread that was in the agent when it came: its handler runs when the thread leaves the agent.
 struct PendingSignal {

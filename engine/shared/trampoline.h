@@ -13,6 +13,12 @@
 //   [ BodyHead | literals | save | record, or nothing | restore, return over the red zone | call of the agent, jump to restore ]
 //                         ^code         ^recorded       ^out                ^slow
 //
+// Where the stack is switched (arch/shared/trampoline_frame.h) kSwitchBytes of a switch stand before all that:
+//
+//   [ switch | ExitHead, or nothing | SlotHead | thunk: call body; back to the stack | copy | marks ]
+//
+// and the body records in a claimed ring, since no thread there has rseq.
+//
 // The body knows the point by its return address, which is where the copy begins: the slot's head is kCopyAfterThunk bytes
 // before it. A thread from `recorded` to `slow`, or from `called` on has recorded its hit, or counted it as dropped; at any other
 // place of the body it has not.
@@ -80,7 +86,9 @@ struct BodyHead {
   u16 whole_flags;  // from here to `short_flags` TrampolineFrame::flags holds all flags
   u16 called;       // after the call of the agent
   u16 short_flags;
-  u16 reserved[2];
+  // Of a body on a switched stack; 0, 0: it is none. `unclaim` 0: it does not record. `claimed` is right after the instruction that
+  // claims a ring. A thread from there on to `recorded` (inclusive), or at `unclaim`, has it (has_claimed of arch/entry).
+  u16 claimed, unclaim;
   BodyFault faults[kBodyFaults];
 };
 static_assert(sizeof(BodyHead) == 40);

@@ -2,6 +2,7 @@
 // A probe by jump in this very program: block, island, body, slot with thunk and copy, and the jump at the site.
 #pragma once
 
+#include "arch/abi/processor.h"
 #include "arch/code/trampoline.h"
 #include "engine/shared/trampoline.h"
 #include "preload/ring.h"
@@ -64,6 +65,8 @@ arch::FastRecord fast_record(Session& session) {
   fast.events_offset = header.event_offset, fast.counts_offset = header.counts_offset,
   fast.fixed_bytes = event.fixed_bytes, fast.file_bias = 0x7000000;
   fast.filter = session.area().filter(0);
+  fast.has_cpu_number = arch::has_cpu_number_instruction();
+  fast.claimed_ring_count = header.ring_count - header.cpu_ring_count;
   fast.dropped_offset = header.dropped_offset, fast.dropped_stride = header.dropped_stride;
   fast.program = {agent::at_offset<shared::Insn>(&header, header.insn_offset), event.insn_count};
   return fast;
@@ -116,9 +119,13 @@ class JumpProbe {
     if (fast && has_stubs) spec.fast->agent_text = Addr{word_of(agent::uprobe_return_stubs)};
     if (fast && has_stubs) spec.fast->agent_text_bytes = shared::kReturnStubs * shared::kStubUnit;
     if (fast) spec.fast->is_elsewhere = (block_.head.flags & shared::kBlockElsewhere) != 0;
+    spec.switches = is_switched;
     body_ = arch::make_body(spec);
     std::vector<u8> thunk;
-    ASSERT_TRUE(copy && arch::append_thunk(thunk, thunk_at, at + arch::kBodyEntry));
+    const Addr entry = at + arch::kBodyEntry;
+    ASSERT_TRUE(copy && (is_switched ? arch::append_switched_thunk(thunk, thunk_at, entry)
+                                     : arch::append_thunk(thunk, thunk_at, entry)));
+    if (is_switched) make_lead_in(thunk_at);
     std::memcpy(island_, body_.bytes.data(), body_.bytes.size());
     exit_head() = {.lead = exit.lead,
                    .moves = u32{exit.lead} + exit.pops,
@@ -128,12 +135,20 @@ class JumpProbe {
     std::memcpy(island_ + (copy_at - at), copy->bytes.data(), copy->bytes.size());
     block_.point.copy = copy_at.value, block_.point.copy_bytes = static_cast<u32>(copy->bytes.size());
     u8 jump[5] = {0xe9};
-    const auto distance = static_cast<u32>(thunk_at.value - (site_ + 5));
+    const auto distance = static_cast<u32>((is_switched ? lead_in() : thunk_at.value) - (site_ + 5));
     std::memcpy(jump + 1, &distance, 4);
     patch(jump, sizeof jump);
   }
 
-  bool has_stubs = false;  // to be set before arming
+  bool has_stubs = false;    // to be set before arming
+  bool is_switched = false;  // the same; for one thread
+
+  // Where the body then finds the application's stack pointer.
+  static u64 stack_word() {
+    constexpr std::size_t kBytes = 1 << 16, kTop = 64;
+    alignas(64) static u8 stack[kBytes];
+    return word_of(stack) + kBytes - kTop;
+  }
 
   PointBlock& block() { return block_; }
   const arch::Body& body() const { return body_; }
@@ -145,7 +160,25 @@ class JumpProbe {
   u64 address() const { return word_of(island_); }
   u64 site() const { return site_; }
 
+  // In place of a switch, whose words are libc's in this program: mov %rsp, word ; lea word, %rsp ; jmp to the thunk's call. A real
+  // one stands after it.
+  u64 lead_in() const { return address() + 2 * kPage; }
+  u64 real_switch() const { return lead_in() + 64; }
+
  private:
+  void make_lead_in(Addr thunk) {
+    u8* const code = reinterpret_cast<u8*>(lead_in());
+    const u8 bytes[] = {0x48, 0x89, 0x25, 0, 0, 0, 0, 0x48, 0x8d, 0x25, 0, 0, 0, 0, 0xe9, 0, 0, 0, 0};
+    std::memcpy(code, bytes, sizeof bytes);
+    const auto lead = [&](u32 end, u64 to) {
+      const auto distance = static_cast<u32>(to - (lead_in() + end));
+      std::memcpy(code + end - 4, &distance, 4);
+    };
+    lead(7, stack_word()), lead(14, stack_word()), lead(19, thunk.value + shared::kSwitchedCall);
+    const auto real = arch::make_switch(Addr{real_switch()}, thunk);
+    std::memcpy(reinterpret_cast<u8*>(real_switch()), real.data(), real.size());
+  }
+
   void patch(const u8* bytes, std::size_t size) {
     const u64 page = site_ & ~u64{kPage - 1};
     void* const pages = reinterpret_cast<void*>(page);

@@ -133,6 +133,59 @@ TEST(TrampolineBytes, TheThunkIsAsTheAgentKnowsIt) {
   EXPECT_EQ(call->target, at + 0x1000);
 }
 
+TEST(TrampolineBytes, ASwitchLeadsToTheCallOfItsThunk) {
+  const Addr at{0x7f0000000010}, entry = at + 0x1000, begin = at - shared::kSwitchBytes;
+  std::vector<std::uint8_t> thunk;
+  ASSERT_TRUE(append_switched_thunk(thunk, at, entry));
+  ASSERT_EQ(thunk.size(), shared::kThunkBytes);
+  const auto call = decode(Bytes(thunk).subspan(shared::kSwitchedCall), at + shared::kSwitchedCall);
+  ASSERT_TRUE(call && call->is_call);
+  EXPECT_EQ(call->target, entry);
+  EXPECT_EQ(shared::kSwitchedCall + call->length + shared::kStackRestoreBytes, shared::kThunkBytes);
+  EXPECT_EQ(disassemble(Bytes(thunk).last(shared::kStackRestoreBytes), at), "pop %rsp");
+  const auto code = make_switch(begin, at);
+  ASSERT_EQ(code.size(), shared::kSwitchBytes);
+  const std::pair<std::uint32_t, const char*> known[] = {{0, "mov %rcx, %fs:0x8"},
+                                                         {9, "mov %fs:0x0, %rcx"},
+                                                         {20, "mov %rsp, (%rcx)"},
+                                                         {23, "mov %rcx, %rsp"},
+                                                         {shared::kSwitchIsOver, "mov %fs:0x8, %rcx"}};
+  for (const auto& [offset, text] : known)
+    EXPECT_EQ(disassemble(Bytes(code).subspan(offset), begin + offset), text) << offset;
+  const auto jump = decode(Bytes(code).subspan(shared::kSwitchJump), begin + shared::kSwitchJump);
+  ASSERT_TRUE(jump);
+  EXPECT_EQ(jump->target, at + shared::kSwitchedCall);
+  EXPECT_EQ(code[shared::kSwitchTrap], 0xcc);
+}
+
+// The same places, but for the way back; a claim in place of a section.
+TEST(TrampolineBytes, ABodyOnASwitchedStackClaims) {
+  for (const bool has_cpu_number : {false, true}) {
+    BodySpec spec = make_spec(true);
+    spec.switches = true;
+    spec.fast->claimed_ring_count = 4, spec.fast->has_cpu_number = has_cpu_number;
+    const Body made = make_body(spec);
+    ASSERT_TRUE(made.records);
+    const shared::BodyHead head = head_of(made);
+    std::map<std::size_t, std::string> lines;
+    for (const auto& [offset, text] : listing(made, spec.at)) lines[offset] = text;
+    EXPECT_TRUE(lines.at(head.claimed).starts_with("jn")) << lines.at(head.claimed);
+    EXPECT_TRUE(std::prev(lines.find(head.claimed))->second.starts_with("lock cmpxchg"));
+    EXPECT_TRUE(lines.at(head.recorded).starts_with("mov")) << lines.at(head.recorded);
+    EXPECT_EQ(std::prev(lines.find(head.recorded))->second, "mov %rsi, (%rdi)");
+    EXPECT_EQ(lines.at(head.unclaim), lines.at(head.recorded)) << "both give the ring back";
+    EXPECT_LT(head.unclaim, head.claimed);
+    EXPECT_EQ(std::prev(lines.find(head.slow - 7U))->second.substr(0, 3), "jmp") << "before the signature";
+  }
+  BodySpec spec = make_spec(true);
+  spec.switches = true;
+  EXPECT_FALSE(make_body(spec).records) << "there is no ring to claim";
+  spec.fast->claimed_ring_count = 4, spec.fast->is_elsewhere = true;
+  EXPECT_FALSE(make_body(spec).records);
+  EXPECT_NE(head_of(make_body(spec)).claimed, 0) << "it still says that the stack is switched";
+  EXPECT_EQ(head_of(make_body(spec)).unclaim, 0);
+}
+
 TEST(TrampolineBytes, ABodyOutOfReachIsRefused) {
   const Addr at{0x7f0000000010};
   std::vector<std::uint8_t> bytes;

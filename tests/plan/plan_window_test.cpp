@@ -301,7 +301,7 @@ TEST(WindowPlanOfGo, IsNone) {
   const Subject subject(std::string(WINDOW_SUBJECTS) + "/windows_go");
   const Window window = subject.at("one");
   EXPECT_EQ(window.kind, WindowKind::breakpoint);
-  EXPECT_EQ(window.reason, WindowReason::go);
+  EXPECT_EQ(window.reason, WindowReason::go_libc);
 }
 
 }  // namespace

@@ -75,12 +75,8 @@ class Assembler {
   void push(Gpr reg) { to_r8(reg), raw({0x50 | (reg & 7u)}); }
   void pop(Gpr reg) { to_r8(reg), raw({0x58 | (reg & 7u)}); }
   void jump(Label& label) { raw({0xe9}), use(label); }
-  void call(Addr target) {
-    raw({0xe8});
-    const auto distance = static_cast<std::int64_t>(target.value - (here().value + 4));
-    if (distance != static_cast<std::int32_t>(distance)) in_reach_ = false;
-    number(static_cast<std::uint64_t>(distance), 4);
-  }
+  void call(Addr target) { raw({0xe8}), distance_to(target); }
+  void jump(Addr target) { raw({0xe9}), distance_to(target); }
   // The condition as in the opcode: 2 below, 4 equal, 5 not equal, 7 above, 8 negative, 3 not below
   void jump_if(unsigned condition, Label& label) { raw({0x0f, 0x80 | condition}), use(label); }
 
@@ -100,6 +96,11 @@ class Assembler {
   std::vector<std::uint8_t> take() { return std::move(code_); }
 
  private:
+  void distance_to(Addr target) {
+    const auto distance = static_cast<std::int64_t>(target.value - (here().value + 4));
+    if (distance != static_cast<std::int32_t>(distance)) in_reach_ = false;
+    number(static_cast<std::uint64_t>(distance), 4);
+  }
   void to_r8(Gpr reg) {
     if (reg >= r8) raw({0x41});
   }

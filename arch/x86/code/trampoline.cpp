@@ -11,6 +11,7 @@
 #include <cassert>
 
 #include "arch/code/trampoline_record.h"
+#include "arch/code/trampoline_support.h"
 #include "engine/shared/trampoline.h"
 
 namespace uprobe::arch {
@@ -33,6 +34,7 @@ class Maker {
   void literals();
   void save();
   void restore();
+  void finish();
   void leave_to_agent();
   void finish_head();
 
@@ -69,12 +71,18 @@ void Maker::save() {
   a_.push(rax);
 }
 
+// Over the red zone; or only back to the thunk, which knows the stack.
+void Maker::finish() {
+  if (spec_.switches) return a_.raw({0xc3});
+  a_.raw({0xc2}), a_.number(shared::kSkippedRedZone, 2);
+}
+
 void Maker::restore() {
   a_.bind(labels_.out);
   a_.pop(rax);
   restore_flags(a_);
   for (unsigned i = std::size(kSaved); i-- != 0;) a_.pop(kSaved[i]);
-  a_.raw({0xc2}), a_.number(shared::kSkippedRedZone, 2);  // ret, and over the red zone
+  finish();
 }
 
 // The label `slow` is where the kernel continues an interrupted section, so the signature stands before it: as the
@@ -83,18 +91,19 @@ void Maker::leave_to_agent() {
   head_.slow = here();
   Label call;
   a_.bind(labels_.faulted);
-  a_.constant(rsi, 1);
+  const unsigned switched = spec_.switches ? kSwitchedHit : 0;
+  a_.constant(rsi, switched | kFaultedHit);
   a_.jump(call);
   a_.raw({0x0f, 0xb9, 0x3d});
   a_.number(shared::kRseqSignature, 4);
   a_.bind(labels_.slow);
-  a_.constant(rsi, 0);
+  a_.constant(rsi, switched);
   a_.bind(call);
   load_flags(a_);
   a_.store({rsp, 0}, rax);
   head_.whole_flags = here();
   a_.load(rdi, {rsp, kCopyInFrame});
-  a_.lea(rdi, {rdi, -static_cast<std::int32_t>(shared::kCopyAfterThunk)});
+  a_.lea(rdi, {rdi, slot_from_return(spec_)});
   a_.op(0xff, 4, 2, labels_.jump_entry);  // call *jump_entry(%rip)
   head_.called = here();
   a_.load(rax, {rsp, 0});
@@ -113,6 +122,8 @@ void Maker::finish_head() {
   head.code = kBodyEntry;
   head.out = static_cast<shared::u16>(labels_.out.at);
   head.recorded = made_.records ? static_cast<shared::u16>(labels_.section_end.at) : head.out;
+  if (spec_.switches) head.claimed = made_.records ? static_cast<shared::u16>(labels_.claimed.at) : head.recorded;
+  if (spec_.switches && made_.records) head.unclaim = static_cast<shared::u16>(labels_.unclaim.at);
   const auto to = static_cast<shared::u16>(labels_.faulted.at);
   std::size_t used = 0;
   for (const unsigned insn : labels_.may_fault) head.faults[used++] = {static_cast<shared::u16>(insn), to};
@@ -129,7 +140,7 @@ Body Maker::make() {
   if (!made_.records) a_.jump(labels_.slow);
   restore();
   leave_to_agent();
-  if (made_.records) fill_descriptor(spec_.at, a_, labels_);
+  if (made_.records && !spec_.switches) fill_descriptor(spec_.at, a_, labels_);
   finish_head();
   return std::move(made_);
 }
@@ -160,6 +171,25 @@ Status append_thunk(std::vector<std::uint8_t>& bytes, Addr at, Addr entry) {
   const auto thunk = a.take();
   bytes.insert(bytes.end(), thunk.begin(), thunk.end());
   return ok();
+}
+
+Status append_switched_thunk(std::vector<std::uint8_t>& bytes, Addr at, Addr entry) {
+  Assembler a(at);
+  for (const std::uint8_t byte : shared::kSwitchedNop) a.raw({byte});
+  a.call(entry);
+  a.raw({0x5c});  // pop %rsp
+  if (!a.in_reach()) return Error{Code::refused, "the code that records is too far from its displaced copy"};
+  const auto thunk = a.take();
+  bytes.insert(bytes.end(), thunk.begin(), thunk.end());
+  return ok();
+}
+
+std::vector<std::uint8_t> make_switch(Addr at, Addr thunk) {
+  Assembler a(at);
+  for (const std::uint8_t byte : shared::kSwitch) a.raw({byte});
+  a.jump(thunk + shared::kSwitchedCall);
+  while (a.size() < shared::kSwitchBytes) a.raw({0xcc});
+  return a.take();
 }
 
 }  // namespace uprobe::arch

@@ -14,6 +14,9 @@
 //     with alignment checks on (AC).
 // What stands in the record is the same in both.
 //
+// Where the stack is switched a body has no rseq section: it claims a ring, as preload/ring_claim.cpp does, and the agent gives
+// the ring back for a thread that a signal or a fault takes out of the middle.
+//
 // Registers, flags and the red zone are as before when the copy is reached; no vector register, no string instruction (DF is
 // the application's). Stack: at most 72 bytes below the red zone, and what jump.S uses. The thread may be taken out at any
 // instruction by siglongjmp.
@@ -47,6 +50,8 @@ struct FastRecord {
   std::span<const shared::Insn> program;
   std::span<const shared::Test> filter = {};             // empty: every hit is recorded
   std::uint32_t dropped_offset = 0, dropped_stride = 0;  // of the counts of what it drops
+  bool has_cpu_number = false;                           // arch/abi/processor.h
+  std::uint32_t claimed_ring_count = 0;                  // after the CPU rings
   bool is_elsewhere = false;  // kBlockElsewhere: records get the words of the block (engine/shared/task_number.h)
 };
 
@@ -55,6 +60,7 @@ struct BodySpec {
   Addr block;       // ProcessBlock
   Addr jump_entry;  // uprobe_jump_entry
   std::optional<FastRecord> fast;
+  bool switches = false;  // for the thunks of a switch
 };
 
 struct Body {
@@ -73,5 +79,9 @@ Body longest_body(const BodySpec& spec);
 
 // Appends the thunk that stands at `at`. Refused (Code::refused) when the body's entry is out of its reach.
 Status append_thunk(std::vector<std::uint8_t>& bytes, Addr at, Addr entry);
+// The thunk of a point whose jump leads to a switch.
+Status append_switched_thunk(std::vector<std::uint8_t>& bytes, Addr at, Addr entry);
+// kSwitchBytes that stand at `at` and lead to that thunk.
+std::vector<std::uint8_t> make_switch(Addr at, Addr thunk);
 
 }  // namespace uprobe::arch

@@ -15,6 +15,10 @@
 //
 // Where a function returns, the registers are those after its return, which has not been executed yet.
 //
+// On a switched stack there is no rseq. A ring is claimed as preload/ring_claim.cpp does, the registers are the same, and `commit` is
+// followed by the store that gives the ring back. Which instructions have it the head of the body says, for a thread that a signal
+// or a fault finds there.
+//
 // Nothing in the section may fault for good: the kernel aborts a section before it delivers a signal, so the handler sees the
 // abort address (`slow`), whose fault entry sends the thread to the agent by `faulted`, which then reads with care. That
 // holds for words that are not aligned, too, where alignment checks are on (AC): all of them are touched in the section.
@@ -24,6 +28,7 @@
 #include <bit>
 #include <utility>
 
+#include "arch/code/trampoline_claim.h"
 #include "arch/code/trampoline_filter.h"
 #include "arch/code/trampoline_support.h"
 #include "engine/shared/process_block.h"
@@ -47,14 +52,15 @@ constexpr std::int32_t kWholeFlags = -8;  // from rsp
 // faults; a processor that does not know the instruction does nothing (SDM volume 2, PREFETCHW).
 constexpr std::uint32_t kSoon = 320;
 constexpr std::int32_t kRseqCpu = 4, kRseqSection = 8;
-// The slot's head, from where the copy begins.
-constexpr std::int32_t kSlot = -static_cast<std::int32_t>(shared::kCopyAfterThunk);
-constexpr std::int32_t kSlotAddress = kSlot + static_cast<std::int32_t>(offsetof(shared::SlotHead, address)),
-                       kSlotEvent = kSlot + static_cast<std::int32_t>(offsetof(shared::SlotHead, event));
-constexpr std::int32_t kExit = kSlot - static_cast<std::int32_t>(sizeof(shared::ExitHead));
+// From the slot's head.
+constexpr std::int32_t kSlotAddress = offsetof(shared::SlotHead, address),
+                       kSlotEvent = offsetof(shared::SlotHead, event);
+constexpr std::int32_t kExit = -static_cast<std::int32_t>(sizeof(shared::ExitHead));
 constexpr std::int32_t kExitLead = kExit + static_cast<std::int32_t>(offsetof(shared::ExitHead, lead)),
                        kExitMoves = kExit + static_cast<std::int32_t>(offsetof(shared::ExitHead, moves)),
                        kExitFunction = kExit + static_cast<std::int32_t>(offsetof(shared::ExitHead, function));
+// On a switched stack: the application's stack pointer, from rsp.
+constexpr std::int32_t kSwitchedSp = sizeof(shared::TrampolineFrame);
 
 constexpr unsigned kEventBits = std::countr_zero(sizeof(shared::Event));
 
@@ -77,10 +83,13 @@ class Recorder {
     return (kHead + fast_.fixed_bytes + (dynamic_ ? kMostDynamic + 8 : 0) + 7) / 8 * 8;
   }
   static Mem rseq(std::int32_t field) { return {rdi, static_cast<std::int32_t>(field - shared::kRseqBias)}; }
+  Mem slot(Gpr base, std::int32_t field) const { return {base, slot_from_return(spec_) + field}; }
   static Mem payload(std::uint32_t offset) { return {rcx, place(kHead + offset)}; }
 
   void keep_flags();
   void check_and_enter();
+  void check_event();
+  void claim();
   void unset_section();
   void unset_section_of_rdx();
   void abandon();
@@ -89,10 +98,13 @@ class Recorder {
   void filter_record();
   void drop_record();
   void announce_and_stamp();
+  void load_cpu_of_record();
   void find_room();
   void heads();
   void task();
+  void load_task_number(Gpr block);
   void load_thread();
+  void add_application_sp();
   void return_head();
   void load_returned(Reg reg);
   void argument(const shared::Insn& insn);
@@ -138,16 +150,9 @@ void Recorder::keep_flags() {
 // consumers is the sign of the slot's word, and may come at any moment: later code uses only the lower half of the word.
 void Recorder::check_and_enter() {
   a_.constant(rdx, spec_.block.value);
-  a_.load(rdi, {rdx, offsetof(ProcessBlock, own_rseq)});
-  a_.constant(rsi, fast_.area.value);
-  a_.load(rax, {rsp, kCopyInFrame});
-  a_.op(0x63, 8, rax, Mem{rax, kSlotEvent});  // movslq
-  a_.raw({0x48, 0xc1, 0xe0, kEventBits});     // shl, %rax
-  a_.jump_if(kNegative, labels_.slow);
-  a_.op(0x01, 8, rsi, rax);  // add %rsi, %rax
-  a_.op(0x81, 4, 7, Mem{rax, place(fast_.events_offset + offsetof(shared::Event, state))});
-  a_.number(static_cast<std::uint32_t>(shared::SessionState::recording), 4);
-  a_.jump_if(kNotEqual, labels_.out);
+  if (!spec_.switches) a_.load(rdi, {rdx, offsetof(ProcessBlock, own_rseq)});
+  check_event();
+  if (spec_.switches) return claim();
   a_.op(0x85, 8, rdi, rdi);
   a_.jump_if(kNotPositive, labels_.slow);
   if (filter_ == FilterPlace::registers) filter_registers();
@@ -168,6 +173,27 @@ void Recorder::check_and_enter() {
   a_.op(0x81, 4, 7, rcx), a_.number(fast_.cpu_ring_count, 4);
   a_.jump_if(kNotBelow, leave_early_);  // also of a negative number: not registered
   if (filter_ == FilterPlace::registers) drop_early();
+}
+
+// rsi = the area.
+void Recorder::check_event() {
+  a_.constant(rsi, fast_.area.value);
+  a_.load(rax, {rsp, kCopyInFrame});
+  a_.op(0x63, 8, rax, slot(rax, kSlotEvent));  // movslq
+  a_.raw({0x48, 0xc1, 0xe0, kEventBits});      // shl, %rax
+  a_.jump_if(kNegative, labels_.slow);
+  a_.op(0x01, 8, rsi, rax);  // add %rsi, %rax
+  a_.op(0x81, 4, 7, Mem{rax, place(fast_.events_offset + offsetof(shared::Event, state))});
+  a_.number(static_cast<std::uint32_t>(shared::SessionState::recording), 4);
+  a_.jump_if(kNotEqual, labels_.out);
+}
+
+// In place of a section. What a filter drops is the agent's to count.
+void Recorder::claim() {
+  a_.op(0xf7, 4, 0, Mem{rdx, offsetof(ProcessBlock, flags)}), a_.number(shared::kBlockMovedAway, 4);  // test
+  a_.jump_if(kNotEqual, labels_.slow);
+  if (filter_ == FilterPlace::registers) filter_registers();
+  claim_ring(fast_, a_, labels_, {&leave_, &leave_early_, &dropped_});
 }
 
 // The kernel kills a thread whose descriptor makes no sense, and this one lasts only as long as the body is mapped.
@@ -206,6 +232,10 @@ void Recorder::filter_registers() {
   };
   run_tests(a_, fast_.filter, r8, operand_of, pass, drop);
   a_.bind(drop);
+  if (spec_.switches) {
+    a_.jump(labels_.slow);
+    return a_.bind(pass);
+  }
   a_.constant(r8, 1);
   a_.jump(known);
   a_.bind(pass);
@@ -250,17 +280,22 @@ void Recorder::drop_record() {
 // rdi = ring, r8 = its `commit`; rax = the time. The number that would carry into the position when it is counted on is the
 // agent's.
 void Recorder::announce_and_stamp() {
-  a_.move(rdi, rcx, 4);
-  a_.raw({0xc1, 0xe7, std::countr_zero(sizeof(Ring)) & 0xffu});       // shl, %edi
-  a_.raw({0x48, 0x8d, 0xbc, 0x3e}), a_.number(fast_.ring_offset, 4);  // lea ring_offset(%rsi,%rdi), %rdi
+  if (!spec_.switches) load_ring(a_, fast_.ring_offset);
   a_.load(r8, {rdi, offsetof(Ring, commit)});
   a_.move(rax, r8, 4);
   a_.raw({0x83, 0xc0, 1});  // add $1, %eax
   a_.jump_if(kBelow, leave_early_);
-  a_.store({rdi, offsetof(Ring, begun)}, rax, 4);
+  if (!spec_.switches) a_.store({rdi, offsetof(Ring, begun)}, rax, 4);
   a_.raw({0x0f, 0x31, 0x48, 0xc1, 0xe2, 32});  // rdtsc; shl $32, %rdx
   a_.op(0x09, 8, rdx, rax);                    // or %rdx, %rax
   a_.store({rdi, offsetof(Ring, stamp)}, rax);
+}
+
+// edx = the CPU, ecx = the index of its ring.
+void Recorder::load_cpu_of_record() {
+  if (!spec_.switches) return a_.move(rdx, rcx, 4);
+  a_.load4(rdx, {rsp, kSwitchedCpu});
+  a_.raw({0x81, 0xc1}), a_.number(fast_.cpu_ring_count, 4);  // add, %ecx
 }
 
 // rcx = the record, its number, CPU and time written.
@@ -270,7 +305,7 @@ void Recorder::find_room() {
   a_.op(0x2b, 4, rdx, Mem{rdi, offsetof(Ring, tail)});
   a_.op(0x81, 4, 7, rdx), a_.number((fast_.ring_bytes - most_bytes()) / 8, 4);
   a_.jump_if(kAbove, leave_);
-  a_.move(rdx, rcx, 4);
+  load_cpu_of_record();
   a_.raw({0x48, 0xc1, 0xe1, stride_bits});  // shl, %rcx
   a_.op(0x01, 8, rsi, rcx);                 // add %rsi, %rcx
   a_.move(rsi, r8);
@@ -285,24 +320,30 @@ void Recorder::find_room() {
 
 void Recorder::heads() {
   a_.load(rsi, {rsp, kCopyInFrame});
-  a_.op(0x0fb7, 4, rax, Mem{rsi, kSlotEvent});  // movzwl: `flags` and `preempt_count` are 0
+  a_.op(0x0fb7, 4, rax, slot(rsi, kSlotEvent));  // movzwl: `flags` and `preempt_count` are 0
   if (fast_.is_elsewhere) {
     a_.constant(rdx, spec_.block.value);
     a_.op(0x0b, 4, rax, Mem{rdx, offsetof(ProcessBlock, process_word)});  // or
   }
   a_.store(payload(0), rax, 4);
-  a_.load(rax, {rsi, fast_.is_return ? kExitFunction : kSlotAddress});
+  a_.load(rax, slot(rsi, fast_.is_return ? kExitFunction : kSlotAddress));
   a_.store(payload(offsetof(shared::PayloadHead, ip)), rax);
   if (fast_.is_return) return_head();
   task();
   if (dynamic_) a_.constant(rdx, fast_.fixed_bytes);
 }
 
+// eax = the thread's number; of a thread whose control block has none, its process's.
+void Recorder::load_task_number(Gpr block) {
+  if (spec_.switches) return a_.load4(rax, {block, offsetof(ProcessBlock, pid)});
+  a_.op(0x63, 8, rax, Mem{block, offsetof(ProcessBlock, tid_offset)});
+  a_.op(0x8b, 4, rax, Mem{rax, 0}, kFs);
+}
+
 // rdx = the block.
 void Recorder::task() {
   a_.constant(rdx, spec_.block.value);
-  a_.op(0x63, 8, rax, Mem{rdx, offsetof(ProcessBlock, tid_offset)});
-  a_.op(0x8b, 4, rax, Mem{rax, 0}, kFs);
+  load_task_number(rdx);
   if (fast_.is_elsewhere) {
     a_.raw({0x25}), a_.number(shared::kNumberMask, 4);                   // and, %eax
     a_.op(0x0b, 4, rax, Mem{rdx, offsetof(ProcessBlock, thread_word)});  // or
@@ -312,14 +353,20 @@ void Recorder::task() {
 
 void Recorder::load_thread() {
   a_.constant(rax, spec_.block.value);
-  a_.op(0x63, 8, rax, Mem{rax, offsetof(ProcessBlock, tid_offset)});
-  a_.op(0x8b, 4, rax, Mem{rax, 0}, kFs);
+  load_task_number(rax);
   in_rax_ = true;
 }
 
+// rax += the application's stack pointer.
+void Recorder::add_application_sp() {
+  if (spec_.switches) return a_.op(0x03, 8, rax, Mem{rsp, kSwitchedSp});
+  a_.raw({0x48, 0x8d, 0x84, 0x04}), a_.number(kFrame, 4);  // lea kFrame(%rsp,%rax), %rax
+}
+
 void Recorder::return_head() {
-  a_.load4(rax, {rsi, kExitLead});
-  a_.raw({0x48, 0x8b, 0x84, 0x04}), a_.number(kFrame, 4);  // mov kFrame(%rsp,%rax), %rax
+  a_.load4(rax, slot(rsi, kExitLead));
+  if (spec_.switches) a_.op(0x03, 8, rax, Mem{rsp, kSwitchedSp}), a_.load(rax, {rax, 0});
+  if (!spec_.switches) a_.raw({0x48, 0x8b, 0x84, 0x04}), a_.number(kFrame, 4);  // mov kFrame(%rsp,%rax), %rax
   leave_if_stub(rax);
   a_.store(payload(offsetof(shared::ReturnHead, return_ip)), rax);
 }
@@ -337,8 +384,8 @@ void Recorder::leave_if_stub(Gpr value) {
 void Recorder::load_returned(Reg reg) {
   if (reg == Reg::ip) return a_.load(rax, payload(offsetof(shared::ReturnHead, return_ip)));
   a_.load(rax, {rsp, kCopyInFrame});
-  a_.load4(rax, {rax, kExitMoves});
-  a_.raw({0x48, 0x8d, 0x84, 0x04}), a_.number(kFrame, 4);  // lea kFrame(%rsp,%rax), %rax
+  a_.load4(rax, slot(rax, kExitMoves));
+  add_application_sp();
 }
 
 void Recorder::load_app(Reg reg) {
@@ -352,10 +399,10 @@ void Recorder::load_app(Reg reg) {
     case Reg::flags:
       return a_.load(rax, {rsp, kWholeFlags});
     case Reg::sp:
-      return a_.lea(rax, {rsp, place(kFrame)});
+      return spec_.switches ? a_.load(rax, {rsp, kSwitchedSp}) : a_.lea(rax, {rsp, place(kFrame)});
     case Reg::ip:
       a_.load(rax, {rsp, kCopyInFrame});
-      return a_.load(rax, {rax, kSlotAddress});
+      return a_.load(rax, slot(rax, kSlotAddress));
     case Reg::cs:
       return a_.raw({0x8c, 0xc8});  // mov %cs, %eax
     case Reg::ss:
@@ -507,6 +554,7 @@ void Recorder::commit() {
   static_assert(offsetof(Ring, commit) == 0);
   a_.store({rdi, 0}, rsi);
   a_.bind(labels_.section_end);
+  if (spec_.switches) a_.store_number({rdi, offsetof(Ring, owner)}, 0);
 }
 
 void Recorder::all() {
@@ -523,6 +571,7 @@ void Recorder::all() {
   lengths();
   next_commit();
   commit();
+  if (spec_.switches) return;
   if (dynamic_)
     unset_section();
   else
@@ -530,20 +579,6 @@ void Recorder::all() {
 }
 
 }  // namespace
-
-// The arithmetic ones from the frame (ax of lahf and seto), the others as they are.
-void load_flags(Assembler& a) {
-  constexpr std::uint32_t kArithmetic = 0x8d5, kOverflow = 0x800;
-  a.raw({0x9c});  // pushfq
-  a.pop(rax);
-  a.raw({0x25}), a.number(~kArithmetic, 4);   // and, %eax
-  a.op(0x0a, 1, rax, Mem{rsp, 1});            // or 1(%rsp), %al
-  a.op(0xf6, 4, 0, Mem{rsp, 0}), a.raw({1});  // testb $1, (%rsp)
-  Label done;
-  a.jump_if(kEqual, done);
-  a.raw({0x0d}), a.number(kOverflow, 4);  // or, %eax
-  a.bind(done);
-}
 
 bool record_in_place(const BodySpec& spec, Assembler& a, BodyLabels& labels) {
   if (!is_supported(spec)) return false;

@@ -49,6 +49,21 @@ Where where_is(Reg reg) {
   }
 }
 
+// The arithmetic ones from the frame (ax of lahf and seto), the others as they are.
+void load_flags(Assembler& a) {
+  constexpr unsigned kEqual = 4;
+  constexpr std::uint32_t kArithmetic = 0x8d5, kOverflow = 0x800;
+  a.raw({0x9c});  // pushfq
+  a.pop(rax);
+  a.raw({0x25}), a.number(~kArithmetic, 4);   // and, %eax
+  a.op(0x0a, 1, rax, Mem{rsp, 1});            // or 1(%rsp), %al
+  a.op(0xf6, 4, 0, Mem{rsp, 0}), a.raw({1});  // testb $1, (%rsp)
+  Label done;
+  a.jump_if(kEqual, done);
+  a.raw({0x0d}), a.number(kOverflow, 4);  // or, %eax
+  a.bind(done);
+}
+
 namespace {
 
 bool is_size(std::uint32_t bytes) { return bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8; }
@@ -105,9 +120,13 @@ bool is_supported(const BodySpec& spec) {
   if (end == f.program.end() || !has_sources(f.program)) return false;
   if (!std::all_of(f.program.begin(), end, [](const shared::Insn& insn) { return is_supported(insn); })) return false;
   const std::size_t head_bytes = f.is_return ? sizeof(shared::ReturnHead) : sizeof(shared::PayloadHead);
+  // A claimed ring's owner is named by the thread's number alone.
+  if (spec.switches && (f.is_elsewhere || f.claimed_ring_count == 0 || f.claimed_ring_count > shared::kMaxRings))
+    return false;
   return f.fixed_bytes >= head_bytes && f.fixed_bytes + kMostDynamic + 16 <= shared::kMaxPayload &&
          std::has_single_bit(f.ring_bytes) && f.ring_bytes <= shared::kMaxRingBytes &&
-         f.ring_bytes >= shared::kMinRingBytes && f.cpu_ring_count != 0 && fits(f.data_offset) && fits(f.ring_offset) &&
+         f.ring_bytes >= shared::kMinRingBytes && f.cpu_ring_count != 0 && fits(f.data_offset) &&
+         fits(f.ring_offset + shared::kMaxRings * sizeof(shared::Ring)) &&
          fits(f.events_offset + sizeof(shared::Event)) && fits(f.counts_offset + sizeof(shared::EventCounts)) &&
          f.program.size() <= 256 && fits(f.dropped_offset) && filter_place(f) != FilterPlace::agent;
 }

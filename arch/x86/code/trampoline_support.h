@@ -25,6 +25,9 @@ struct Where {
 };
 Where where_is(shared::Reg reg);
 
+// Appends what loads all flags into rax as they were at the probe point.
+void load_flags(Assembler& a);
+
 // Whether records of the program have data of a length that only the hit knows.
 bool has_dynamic(std::span<const shared::Insn> program);
 

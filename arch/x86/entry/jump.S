@@ -6,10 +6,12 @@
 // comes then is told that the thread stands at the beginning of the copy (preload/trampolines.cpp). For what has come before,
 // an int3 of the agent's brings the thread there.
 //
-// On entry: rdi = the slot's head, esi = 1 if a load of the hit is known to fault, the direction flag as the application has it;
-// rbx, rbp, r9..r15 still hold the application's values. The trampoline's frame:
+// On entry: rdi = the slot's head, esi = 1 if a load of the hit is known to fault, + 2 on a switched stack; the direction flag as the
+// application has it; rbx, rbp, r9..r15 still hold the application's values. The trampoline's frame:
 //
 //   [rsp]  return address       8 flags   16 r8   24 rdi   32 rsi   40 rdx   48 rcx   56 rax   64 copy   72 +128: red zone, then its rsp
+//
+// On a switched stack its rsp is the word at 72.
 //
 // Calls const u32* uprobe_on_jump(const SlotHead*, Registers*, u32) with the register file (engine/shared/layout.h) in our
 // frame; the result is the thread's pending word.
@@ -52,6 +54,8 @@ uprobe_jump_entry:
         movq    (%rbp), %rax
         movq    %rax, 48(%rdx)
         leaq    208(%rbp), %rax         # 8 return address, 64 of the trampoline, 128, and our push of rbp
+        testl   $2, %esi
+        cmovnzq 80(%rbp), %rax
         movq    %rax, 56(%rdx)
         movq    24(%rbp), %rax
         movq    %rax, 64(%rdx)

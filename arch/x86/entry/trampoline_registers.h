@@ -23,24 +23,29 @@ constexpr u32 depth_at(const TrampolineDepth (&depths)[N], u32 distance) {
   return depth;
 }
 
-inline void take_registers(SignalFrame& frame, const TrampolineFrame& kept) {
+// The application's stack pointer.
+inline u64 sp_of(const TrampolineFrame& kept, bool is_switched) {
+  return is_switched ? *reinterpret_cast<const u64*>(&kept + 1) : reinterpret_cast<u64>(&kept) + shared::kFullDepth;
+}
+
+inline void take_registers(SignalFrame& frame, const TrampolineFrame& kept, bool is_switched) {
   frame.r8 = kept.r8;
   frame.di = kept.di;
   frame.si = kept.si;
   frame.dx = kept.dx;
   frame.cx = kept.cx;
   frame.ax = kept.ax;
-  frame.sp = reinterpret_cast<u64>(&kept) + shared::kFullDepth;
+  frame.sp = sp_of(kept, is_switched);
 }
 
 // A trap flag in the frame may be a debugger's, which pushfq does not hide.
-inline void take_whole_frame(SignalFrame& frame, const TrampolineFrame& kept) {
-  take_registers(frame, kept);
+inline void take_whole_frame(SignalFrame& frame, const TrampolineFrame& kept, bool is_switched) {
+  take_registers(frame, kept, is_switched);
   frame.flags = (kept.flags & ~kTrapFlag) | (frame.flags & kTrapFlag);
 }
 
-inline void take_frame(SignalFrame& frame, const TrampolineFrame& kept) {
-  take_registers(frame, kept);
+inline void take_frame(SignalFrame& frame, const TrampolineFrame& kept, bool is_switched) {
+  take_registers(frame, kept, is_switched);
   const u64 others = kept.flags >> 8 & 0xff & kArithmeticFlags;
   frame.flags = (frame.flags & ~kArithmeticFlags) | others | ((kept.flags & 1) != 0 ? kOverflow : 0);
 }
@@ -48,17 +53,16 @@ inline void take_frame(SignalFrame& frame, const TrampolineFrame& kept) {
 inline const TrampolineFrame& frame_at(u64 sp) { return *reinterpret_cast<const TrampolineFrame*>(sp); }
 
 // While the frame is being built all registers but rax, at the end, still hold their values.
-inline const TrampolineFrame& undo_save(SignalFrame& frame, u32 distance) {
-  const u64 sp = frame.sp + depth_at(shared::kSaveDepths, distance);
-  const TrampolineFrame& kept = frame_at(sp - shared::kFullDepth);
+inline const TrampolineFrame& undo_save(SignalFrame& frame, u32 distance, bool is_switched) {
+  const TrampolineFrame& kept = frame_at(frame.sp + depth_at(shared::kSaveDepths, distance) - shared::kFullDepth);
   if (distance >= shared::kRaxSaved) frame.ax = kept.ax;
-  frame.sp = sp;
+  frame.sp = sp_of(kept, is_switched);
   return kept;
 }
 
-inline const TrampolineFrame& finish_restore(SignalFrame& frame, u32 distance) {
+inline const TrampolineFrame& finish_restore(SignalFrame& frame, u32 distance, bool is_switched) {
   const TrampolineFrame& kept = frame_at(frame.sp + depth_at(shared::kRestoreDepths, distance) - shared::kFullDepth);
-  take_frame(frame, kept);
+  take_frame(frame, kept, is_switched);
   return kept;
 }
 
@@ -67,9 +71,23 @@ inline const TrampolineFrame& take_kept(SignalFrame& frame, const shared::BodyHe
   constexpr u8 kPopRax = 0x58;
   const bool pushed = *reinterpret_cast<const u8*>(frame.ip) == kPopRax;
   const TrampolineFrame& kept = frame_at(frame.sp + (pushed ? 8 : 0));
-  at >= body.whole_flags&& at < body.short_flags ? take_whole_frame(frame, kept) : take_frame(frame, kept);
+  const bool is_switched = body.claimed != 0;
+  at >= body.whole_flags&& at < body.short_flags ? take_whole_frame(frame, kept, is_switched)
+                                                 : take_frame(frame, kept, is_switched);
   return kept;
 }
+
+// Whether a thread there has claimed the ring that rdi points to.
+inline bool has_claimed(const SignalFrame& frame, const shared::BodyHead& body, u32 at) {
+  constexpr u64 kZero = 0x40;
+  if (body.unclaim == 0) return false;
+  if (at == body.claimed) return (frame.flags & kZero) != 0;
+  return (at > body.claimed && at <= body.recorded) || at == body.unclaim;
+}
+
+// The place of that ring; and the register that a switch keeps in a word of the thread's.
+inline u64 claimed_ring(const SignalFrame& frame) { return frame.di; }
+inline u64& kept_by_switch(SignalFrame& frame) { return frame.cx; }
 
 // The instructions that make the frame.
 inline constexpr u32 kSaveBytes = 12;
