@@ -120,11 +120,14 @@ inline void record(RecordBuilder& builder, u32 event_index) {
 
 }  // namespace
 
+// Its hits have been summed up (call_sums.h), and no trigger wants to see them.
+inline bool is_summed_alone(const Event& event) { return event.sum != 0 && event.trigger_count == 0; }
+
 void record_event(const Hit& hit, AreaHeader* area, u32 event_index) {
   if (!is_recording(*area)) return;
   if (event_index >= area->event_count || !rings_make_sense(area)) return;
   const Event& event = at_offset<Event>(area, area->event_offset)[event_index];
-  if (!is_recording(event)) return;
+  if (!is_recording(event) || is_summed_alone(event)) return;
   if (area->switch_count != 0) return record_switched(hit, area, event, event_index);
   RecordBuilder builder{.hit = &hit, .area = area, .event = &event, .counts = &counts_of(area, event_index)};
   record(builder, event_index);
