@@ -6,6 +6,7 @@
 #include "preload/call_sums.h"
 
 #include "engine/shared/call_sums.h"
+#include "preload/after_return.h"
 #include "preload/ring.h"
 #include "preload/self_time.h"
 #include "preload/stubs.h"
@@ -45,6 +46,7 @@ u64 place_of(const AreaHeader* area, u32 event_index, u64 function, u64 slot) {
 
 u64 seal_of(const Registers& registers, u64 address) {
   u64 sum = address * kFactors[7];
+#pragma GCC unroll 8
   for (u32 i = 0; i < sizeof shared::kKeptRegisters; ++i) {
     const u64 word = registers[shared::kKeptRegisters[i]];
     sum += (word ^ word >> 32) * kFactors[i];
@@ -63,6 +65,7 @@ Call* set_of(u64 place) { return &calls[(place >> (64 - kSetBits)) * kWays]; }
 
 Call* find(u64 place) {
   Call* const set = set_of(place);
+#pragma GCC unroll 4
   for (u32 i = 0; i < kWays; ++i)
     if (load(set[i].place) == place && load(set[i].check) != 0) return &set[i];
   return nullptr;
@@ -72,6 +75,7 @@ Call* find(u64 place) {
 Call& way_for(u64 place, u64 began) {
   Call* const set = set_of(place);
   Call* chosen = &set[began >> 4 & (kWays - 1)];
+#pragma GCC unroll 4
   for (u32 i = 0; i < kWays; ++i) {
     if (load(set[i].place) == place) return set[i];
     if (load(set[i].check) == 0) chosen = &set[i];
@@ -151,17 +155,15 @@ bool add(const Hit& hit, AreaHeader* area, const Event& event, const Bucket& buc
          add_shared(area, sum, bucket, latency, self);
 }
 
-// Whether it is known how long the call took. Takes its record.
-bool take(const Hit& hit, AreaHeader* area, u64 place) {
+// Whether it is known how long the call took until `now`. Takes its record.
+bool take(const Hit& hit, AreaHeader* area, u64 place, u64 now) {
   Call* const way = find(place);
   if (way == nullptr) return false;
   const Call taken{load(way->place), load(way->began), load(way->inside), load(way->check)};
   const u64 seal = seal_of(*hit.registers, (*hit.registers)[shared::Reg::ip]);
   if (taken.place != place) return false;
   store(way->check, 0);
-  u64 now = 0;
-  if (taken.check != check_of(taken, seal) || !uprobe_clock(&now) || now < taken.began || area->tick_rate == 0)
-    return false;
+  if (taken.check != check_of(taken, seal) || now < taken.began || area->tick_rate == 0) return false;
   EntryRecord& entry = *hit.noted;
   entry.known = true;
   entry.nanoseconds = static_cast<u64>(Wide{now - taken.began} * area->tick_rate >> 32);
@@ -184,14 +186,47 @@ void begin_call(const Hit& hit, AreaHeader* area, const Event& event, u32 event_
 }
 
 void end_call(const Hit& hit, AreaHeader* area, const Event& event, u32 event_index, u64 slot) {
+  u64 now = 0;
+  if (!uprobe_clock(&now)) now = 0;  // before any record
   EntryRecord& entry = *hit.noted;
   entry.known = entry.self_known = false, entry.self = 0;
-  const bool is_timed = take(hit, area, place_of(area, event_index, hit.function, slot));
+  const bool is_timed = take(hit, area, place_of(area, event_index, hit.function, slot), now);
   if (!is_recording(*area) || !is_recording(event)) return;
   EventCounts& counts = counts_of(area, event_index);
   if (!is_timed) return count(counts.untimed);
   if (!entry.self_known) count(counts.self_unknown);
   if (!add(hit, area, event, bucket_of(entry.nanoseconds), entry.nanoseconds, entry.self)) count(counts.untimed);
+}
+
+namespace {
+
+// The only consumer of the point; null: it has none, or several.
+const shared::Consumer* only_consumer(const ProcessBlock& block, const Point& point) {
+  if (point.consumer == 0 || point.consumer > block.consumer_count) return nullptr;
+  const shared::Consumer& consumer = at_offset<shared::Consumer>(&block, block.consumer_offset)[point.consumer - 1];
+  return consumer.next == 0 ? &consumer : nullptr;
+}
+
+}  // namespace
+
+bool sum_alone(Hit& hit) {
+  const ProcessBlock& block = *hit.block;
+  if (hit.point->role != static_cast<u32>(shared::PointRole::probe) || block.semaphore_count != 0) return false;
+  const shared::Consumer* const consumer = only_consumer(block, *hit.point);
+  if (consumer == nullptr) return false;
+  AreaHeader* const area = session_area(block, consumer->session);
+  if (area == nullptr || consumer->event >= area->event_count) return false;
+  const Event& event = at_offset<Event>(area, area->event_offset)[consumer->event];
+  if (!is_summed_alone(event)) return false;
+  if (consumer->kind == static_cast<u8>(shared::ConsumerKind::note))
+    return begin_call(hit, area, event, consumer->event), true;
+  if (consumer->kind != static_cast<u8>(shared::ConsumerKind::exit)) return false;
+  EntryRecord noted;
+  hit.noted = &noted;
+  hit.function = hit.point->address - static_cast<u64>(i64{consumer->distance});
+  if (step_after_return(hit, {consumer->lead, u32{consumer->lead} + consumer->pops, consumer->restored}))
+    end_call(hit, area, event, consumer->event, (*hit.registers)[shared::Reg::sp] - consumer->pops);
+  return true;
 }
 
 }  // namespace uprobe::agent

@@ -5,6 +5,7 @@
 // or a record that cannot be built in a section that restarts at each fault and signal, a ring is claimed (ring_claim.cpp); so for
 // one that finds its CPU's ring full: a burst then has the room of all rings. Both build by the same function.
 #include "preload/actions.h"
+#include "preload/call_sums.h"
 #include "preload/ring.h"
 #include "preload/stack_walk.h"
 #include "preload/thinning.h"
@@ -119,9 +120,6 @@ inline void record(RecordBuilder& builder, u32 event_index) {
 }
 
 }  // namespace
-
-// Its hits have been summed up (call_sums.h), and no trigger wants to see them.
-inline bool is_summed_alone(const Event& event) { return event.sum != 0 && event.trigger_count == 0; }
 
 void record_event(const Hit& hit, AreaHeader* area, u32 event_index) {
   if (!is_recording(*area)) return;
