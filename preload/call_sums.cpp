@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // See engine/shared/call_sums.h for the sums. When a call began is kept as an entry record is (entry_record.cpp), in a table that is
 // quicker to use: a place and a seal name the call, a later call in the same place overwrites one that was abandoned, and a record
-// is taken once. Signals that come while a thread is in the agent are put aside, so no handler of the same thread comes between two
-// stores here; two threads that use one way at once leave words that their check does not fit, or lose a record.
+// is taken once. A check of all words of a record and of the seal makes it valid: what two threads, or a thread and a handler that
+// interrupts it, have written to one way at once fits neither, or is the record of one of them. A lost record costs the time of one
+// call, which is counted as untimed.
 #include "preload/call_sums.h"
 
 #include "engine/shared/call_sums.h"
@@ -209,7 +210,8 @@ const shared::Consumer* only_consumer(const ProcessBlock& block, const Point& po
 
 }  // namespace
 
-bool sum_alone(Hit& hit) {
+// Not inlined: only such a hit needs the stack for it.
+[[gnu::noinline, gnu::flatten]] bool sum_alone(Hit& hit) {
   const ProcessBlock& block = *hit.block;
   if (hit.point->role != static_cast<u32>(shared::PointRole::probe) || block.semaphore_count != 0) return false;
   const shared::Consumer* const consumer = only_consumer(block, *hit.point);

@@ -251,15 +251,15 @@ void Recording::poll_settled() {
 }
 
 // Calls that are summed up, and seen by no trigger, are hits of an event that is off.
-trace::CallSums Recording::sums_of(std::size_t event) const {
-  trace::CallSums sums;
-  trace::add_call_sums(*area_, static_cast<std::uint32_t>(event), sums);
+summary::CallSums Recording::sums_of(std::size_t event) const {
+  summary::CallSums sums;
+  summary::add_call_sums(*area_, static_cast<std::uint32_t>(event), sums);
   return sums;
 }
 
 EventCounts Recording::all_counts_of(std::size_t event) const {
   const auto number = static_cast<std::uint32_t>(event);
-  const trace::CallSums sums = sums_of(event);
+  const summary::CallSums sums = sums_of(event);
   const auto& switches = table_.switches().switches;
   const bool is_seen = event < switches.size() && switches[event].trigger_count != 0;
   const shared::EventCounts seen = area_->counts(number);

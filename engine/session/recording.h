@@ -22,10 +22,10 @@
 #include "engine/process/task_number.h"
 #include "engine/session/event_table.h"
 #include "engine/session/recipient.h"
+#include "engine/summary/call_sums.h"
 #include "engine/symbolize/code_maps.h"
 #include "engine/symbolize/symbols.h"
 #include "engine/trace/area.h"
-#include "engine/trace/call_sums.h"
 #include "engine/trace/clock.h"
 #include "engine/trace/reader.h"
 #include "engine/trace/task_names.h"
@@ -98,7 +98,7 @@ class Recording {
   const trace::ReaderCounts& read_counts() const { return reader_->counts(); }
   // Counts since the beginning of the session; counts since the event belongs to its present owner.
   // Of an event that sums up its calls.
-  trace::CallSums sums_of(std::size_t event) const;
+  summary::CallSums sums_of(std::size_t event) const;
   EventCounts all_counts_of(std::size_t event) const;
   EventCounts counts_of(std::size_t event) const;
 

@@ -10,8 +10,8 @@
 #include "engine/output/histogram.h"
 #include "engine/process/mapped_file.h"
 #include "engine/spec/listing.h"
+#include "engine/summary/call_sums.h"
 #include "engine/summary/call_times.h"
-#include "engine/trace/call_sums.h"
 #include "engine/trace/histogram_copy.h"
 
 namespace uprobe {
@@ -290,12 +290,12 @@ std::string Report::histograms(bool raw_strings) {
 // The probes of one event are one row.
 CallSummary Report::calls_of(const std::vector<std::size_t>& probes) {
   EventCounts sum;
-  trace::CallSums times;
+  summary::CallSums times;
   for (const std::size_t i : probes) {
     const EventCounts counts = recording_.counts_of(i);
     sum.entries += counts.entries, sum.missed += counts.missed;
     sum.self_unknown += counts.self_unknown, sum.untimed += counts.untimed;
-    trace::add_call_sums(recording_.area(), static_cast<std::uint32_t>(i), times);
+    summary::add_call_sums(recording_.area(), static_cast<std::uint32_t>(i), times);
   }
   CallSummary calls = summary::summarize(
       times,

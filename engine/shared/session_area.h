@@ -5,7 +5,7 @@
 //
 //   process  [ Mailbox ]                                              private, empty in a child of fork (mailbox.h)
 //   plan     [ AreaHeader | Event[] | Insn[] | Test[] | Trigger[] | Histogram[] | text ]     the tool writes, processes read
-//   live     [ LiveHeader | EventCounts[] | HistogramCounts[] | left[] | switches | Ring[] | counts of dropped hits |
+//   live     [ LiveHeader | EventCounts[] | HistogramCounts[] | left[] | switches | Ring[] | counts of dropped hits | sums |
 //              slots and entries of histograms | scratch ]            all processes of the domain write
 //            [ data of ring 0 ][ data of ring 1 ] ...
 //

@@ -12,8 +12,6 @@
 namespace uprobe::summary {
 namespace {
 
-using trace::CallSums;
-
 std::uint64_t middle(std::uint64_t bucket) {
   return bucket + (shared::log2_part_end(bucket, shared::kSumBits) - bucket) / 2;
 }

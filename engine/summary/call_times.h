@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "engine/spec/probe_spec.h"
-#include "engine/trace/call_sums.h"
+#include "engine/summary/call_sums.h"
 #include "engine/types.h"
 
 namespace uprobe::summary {
@@ -27,6 +27,6 @@ struct CallCounts {
   std::uint64_t untimed = 0;       // returns that are in no bucket
   std::uint64_t self_unknown = 0;  // returns without a self time
 };
-CallSummary summarize(const trace::CallSums& sums, const CallCounts& counts);
+CallSummary summarize(const summary::CallSums& sums, const CallCounts& counts);
 
 }  // namespace uprobe::summary

@@ -10,7 +10,7 @@
 namespace uprobe::summary {
 namespace {
 
-using trace::CallSums;
+using summary::CallSums;
 using u64 = std::uint64_t;
 
 // Calls of one latency each: `count` of them take `each`, `self` of which are their own.

@@ -20,7 +20,7 @@ uprobe_add_on_cpu:
         cmpq    $0, 24(%rax)
         je      2f
 1:      movq    %rax, 8(%rdi)
-section:
+.Lsection:
         cmpl    %esi, 4(%rdi)
         jne     3f
         movq    (%rdx), %rax            # count
@@ -33,7 +33,7 @@ section:
         movq    %r8, 24(%rdx,%rsi,8)
         addq    $1, %rax
         movq    %rax, (%rdx)
-section_end:
+.Lsection_end:
         movq    $0, 8(%rdi)
         movl    $1, %eax
         ret
@@ -41,15 +41,15 @@ section_end:
         xorl    %eax, %eax
         ret
 2:      movq    $0, (%rax)
-        leaq    section(%rip), %r9
+        leaq    .Lsection(%rip), %r9
         movq    %r9, 8(%rax)
-        movq    $section_end - section, 16(%rax)
-        leaq    interrupted(%rip), %r9
+        movq    $.Lsection_end - .Lsection, 16(%rax)
+        leaq    .Linterrupted(%rip), %r9
         movq    %r9, 24(%rax)
         jmp     1b
         .byte   0x0f, 0xb9, 0x3d        # ud1 with the signature as its displacement
         .long   RSEQ_SIGNATURE
-interrupted:
+.Linterrupted:
         xorl    %eax, %eax
         ret
         .cfi_endproc

@@ -9,7 +9,7 @@
 
 #include "engine/trace/area.h"
 
-namespace uprobe::trace {
+namespace uprobe::summary {
 
 struct CallSums {
   struct Sum {
@@ -22,8 +22,8 @@ struct CallSums {
 };
 
 // Adds what the rows of all CPUs hold.
-void add_call_sums(const SumsMemory& memory, CallSums& sums);
+void add_call_sums(const trace::SumsMemory& memory, CallSums& sums);
 // The same over all live parts. Nothing for an event that does not sum up its calls.
-void add_call_sums(const Area& area, std::uint32_t event, CallSums& sums);
+void add_call_sums(const trace::Area& area, std::uint32_t event, CallSums& sums);
 
-}  // namespace uprobe::trace
+}  // namespace uprobe::summary

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include "engine/trace/call_sums.h"
+#include "engine/summary/call_sums.h"
 
-namespace uprobe::trace {
+namespace uprobe::summary {
 namespace {
 
 std::uint64_t load(const std::uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
@@ -23,7 +23,7 @@ CallSums::Sum read_shared_cell(const shared::SumCell& cell) {
   return {.count = load(cell.count), .total = load(cell.total[0]), .self = load(cell.self[0])};
 }
 
-void add_row(const SumsMemory& memory, const shared::SumRow& row, bool has_cpu, CallSums& sums) {
+void add_row(const trace::SumsMemory& memory, const shared::SumRow& row, bool has_cpu, CallSums& sums) {
   sums.began += load(row.entries.count);
   for (std::uint32_t group = 0; group < shared::kSumGroups; ++group) {
     const std::uint32_t chunk = __atomic_load_n(&row.chunks[group], __ATOMIC_ACQUIRE);
@@ -46,15 +46,15 @@ std::uint64_t CallSums::timed() const {
   return calls;
 }
 
-void add_call_sums(const SumsMemory& memory, CallSums& sums) {
+void add_call_sums(const trace::SumsMemory& memory, CallSums& sums) {
   for (std::uint32_t row = 0; row < memory.row_count; ++row)
     add_row(memory, memory.first[std::uint64_t{row} * memory.stride], row + 1 < memory.row_count, sums);
 }
 
-void add_call_sums(const Area& area, std::uint32_t event, CallSums& sums) {
+void add_call_sums(const trace::Area& area, std::uint32_t event, CallSums& sums) {
   const auto number = area.sum_of(event);
   for (std::size_t part = 0; number && part < area.live_count(); ++part)
     add_call_sums(area.live(part).sums(*number), sums);
 }
 
-}  // namespace uprobe::trace
+}  // namespace uprobe::summary
