@@ -11,7 +11,7 @@ constexpr std::uint64_t kJumpBurst = 20'000;  // a ring of 4 MiB holds three
 constexpr double kWorthARatio = 0.003;
 constexpr std::uint64_t kPairBurst = 9'990;  // of entry and return; also where each call makes 30
 constexpr double kTrapAim = 1.15, kUnprobedAim = 1.10, kThreadsAim = 1.10, kCrowdAim = 2.5, kOffAim = 6,
-                 kFilteredAim = 8, kKernelAim = 1.0 / 80, kKernelPairAim = 1.0 / 50, kDeepAim = 1.25;
+                 kFilteredAim = 8, kKernelAim = 1.0 / 80, kKernelPairAim = 1.0 / 50, kDeepAim = 1.25, kSumAim = 60;
 
 constexpr char kCall[] = "unprobed call";
 constexpr char kWalk[] = "unprobed call of 20,000 functions in turn";
@@ -129,6 +129,22 @@ Status HitRows::add_pairs() {
   return ok();
 }
 
+// Calls that are summed up, by the exits and by a stub.
+Status HitRows::add_sums() {
+  for (const std::string way : {"exits", "stub"}) {
+    const std::string subject = "sums-" + way, one = "call summed up, jumps, " + way;
+    const Tracing tracing{.tracer = Tracer::tool_sums, .tier = Tier::jump, .option = "--return=" + way};
+    if (Status s = add_subject(subject, tracing); !s) return s;
+    Timed& flat = add_site(one, subject, "pair", kPairBurst);
+    flat.base = kCall, flat.aim = {.most = way == "exits" ? kSumAim : 0, .label = "ns"};
+    Timed& threads = add_site(one + ", two threads at once", subject, "pair", kPairBurst, 2);
+    threads.base = kCall, threads.aim = {.peer = one, .most = kThreadsAim, .label = "one thread"};
+    Timed& deep = add_site(one + ", 30 calls deep", subject, "deep", kPairBurst);
+    deep.base = kDeep, deep.aim = {.peer = one, .most = kDeepAim, .label = "flat"};
+  }
+  return ok();
+}
+
 void HitRows::add_kernel_site(const std::string& what, const std::string& subject, const std::string& site,
                               std::uint64_t count) {
   if (no_kernel_.empty())
@@ -160,7 +176,8 @@ Status HitRows::prepare(const std::vector<Tier>& tiers) {
   for (const Tier tier : tiers)
     if (Status s = add_tier(tier); !s) return s;
   if (std::find(tiers.begin(), tiers.end(), Tier::jump) != tiers.end())
-    if (Status s = add_pairs(); !s) return s;
+    for (const Status& s : {add_pairs(), add_sums()})
+      if (!s) return s;
   if (Status s = add_kernel(); !s) return s;
   if (std::find(tiers.begin(), tiers.end(), Tier::jump) == tiers.end())
     timed_.push_back({.what = "jump probes", .absent = "not in this uprobe-run"});

@@ -54,6 +54,7 @@ class HitRows {
   Status add_tier(Tier tier);
   void add_tier_sites(Tier tier);
   Status add_pairs();
+  Status add_sums();
   Status add_kernel();
   void add_kernel_site(const std::string& what, const std::string& subject, const std::string& site,
                        std::uint64_t count);

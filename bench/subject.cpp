@@ -56,6 +56,12 @@ std::string pair_definitions(const std::string& target) {
   return text;
 }
 
+std::string sum_definitions(const std::string& target) {
+  std::string text;
+  for (const auto& pair : kPairs) text += std::string("p:") + pair.site + " " + target + ":" + pair.function + "\n";
+  return text;
+}
+
 std::string site_definitions(const std::string& target, const Tracing& tracing) {
   std::string text;
   for (const std::string site : kSites)
@@ -157,11 +163,14 @@ Result<Subject> Subject::start(const Workshop& workshop, KernelEvents& kernel, c
   if (by_tool) {
     const std::string definitions = tracing.tracer == Tracer::tool_crowd   ? crowd_definitions(*target, kCrowd)
                                     : tracing.tracer == Tracer::tool_pairs ? pair_definitions(*target)
+                                    : tracing.tracer == Tracer::tool_sums  ? sum_definitions(*target)
                                                                            : site_definitions(*target, tracing);
     if (Status s = workshop.write(name + ".probes", definitions); !s) return s.error();
     std::vector<std::string> more = filter_options(*target, tracing);
     if (!tracing.option.empty()) more.push_back(tracing.option);
-    argv = tool_command(tracing.tier, workshop.path(name + ".probes"), "/dev/null", *target, more);
+    const bool sums = tracing.tracer == Tracer::tool_sums;
+    if (sums) more.emplace_back("-c");
+    argv = tool_command(tracing.tier, workshop.path(name + ".probes"), sums ? "" : "/dev/null", *target, more);
   }
   auto child = Child::start(argv, workshop.path(name + ".summary"));
   if (!child) return child.error();
@@ -185,6 +194,7 @@ bool Subject::has_probes(const std::string& site) const {
     case Tracer::tool_crowd:
       return site == "crowd";
     case Tracer::tool_pairs:
+    case Tracer::tool_sums:
     case Tracer::kernel_pairs:
       return is_pair;
     default:
@@ -226,9 +236,21 @@ Status Subject::check_kernel() const {
   return ok();
 }
 
+// "1,234  1,234  ...  pair": calls and returns.
+Status Subject::check_table(const std::string& table) const {
+  for (const auto& [site, calls] : calls_) {
+    const std::size_t end = table.find("  " + site + "\n");
+    const std::size_t begin = end == std::string::npos ? 0 : table.rfind('\n', end) + 1;
+    const std::uint64_t found = end == std::string::npos ? 0 : digits_in(table.substr(begin));
+    if (found != calls) return mismatch(site, calls, found);
+  }
+  return ok();
+}
+
 Status Subject::check_summary() const {
   const auto summary = read_file(summary_);
   if (!summary) return summary.error();
+  if (tracing_.tracer == Tracer::tool_sums) return check_table(*summary);
   if (const std::uint64_t lost = lost_in_summary(*summary))
     return Error{.code = Code::damaged, .text = name_ + ": " + std::to_string(lost) + " hits were lost"};
   for (const auto& [site, calls] : calls_)

@@ -21,6 +21,7 @@ enum class Tracer {
   tool_filter,  // probes at every site, that of `push` with a filter that lets nothing pass
   tool_crowd,   // uprobe-run, probes at the 20,000 functions of the crowd and none at the sites
   tool_pairs,   // uprobe-run, entry and return of the functions for that
+  tool_sums,    // uprobe-run, a summary of the calls of these functions
   kernel,       // uprobe events, at every site
   kernel_pairs,
 };
@@ -72,6 +73,7 @@ class Subject {
   std::vector<std::string> events_of(const std::string& site) const;
   Status check_kernel() const;
   Status check_summary() const;
+  Status check_table(const std::string& table) const;
   Error mismatch(const std::string& site, std::uint64_t calls, std::uint64_t hits) const;
 
   Child child_;

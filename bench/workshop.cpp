@@ -73,7 +73,8 @@ Result<std::vector<Tier>> tool_tiers() {
 
 std::vector<std::string> tool_command(Tier tier, const std::string& probes_file, const std::string& trace,
                                       const std::string& target, const std::vector<std::string>& more) {
-  std::vector<std::string> words = {UPROBE_BENCH_TOOL, "--color=never", "-i", probes_file, "-o", trace};
+  std::vector<std::string> words = {UPROBE_BENCH_TOOL, "--color=never", "-i", probes_file};
+  if (!trace.empty()) words.insert(words.end(), {"-o", trace});
   if (g_can_choose) words.push_back(std::string("--tier=") + name_of(tier));
   words.insert(words.end(), more.begin(), more.end());
   words.insert(words.end(), {"--", target});

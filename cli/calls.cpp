@@ -95,11 +95,19 @@ bool sums_calls(const Options& options) { return options.calls != CallSums::none
 
 bool records_calls(const Options& options) { return options.calls != CallSums::alone; }
 
+// --control SESSION --summary
+Status settle_asked(const Options& options) {
+  if (!options.summary_file.empty())
+    return usage("--control prints the table on standard output, and --summary-file is for a session that starts");
+  return ok();
+}
+
 Status settle_calls(const Options& options) {
   if (!sums_calls(options)) {
     if (options.summary_file.empty()) return ok();
     return usage("--summary-file is for the table of -c, and -c is missing");
   }
+  if (!options.control.empty() && !records_calls(options) && !options.top) return settle_asked(options);
   const std::string option = records_calls(options) ? "-C" : "-c";
   if (!is_for_a_run(options)) return usage(option + " sums up the calls of a program that runs");
   if (options.strict) return usage(option + " does not go with --strict, which has the kernel's language alone");

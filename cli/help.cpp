@@ -120,7 +120,8 @@ Output:
                             4096); three dots after it: there is more
   -c, --summary             record nothing, and print a table of the functions
                             of -p and -r after the run: calls, returns, total
-                            and own time, mean, percentiles
+                            and own time, mean, percentiles; with --control:
+                            print that of a running session as it is now
   -C, --summary-too         the trace, and then the table
       --top                 the table on the terminal, each second; with -P keys
                             choose the column that it is sorted by, and q ends

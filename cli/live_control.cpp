@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "cli/live_control.h"
 
+#include "cli/calls.h"
 #include "cli/probes_file.h"
 #include "cli/skip_refused.h"
 #include "cli/text.h"
+#include "engine/ipc/call_table.h"
 
 namespace uprobe::cli {
 namespace {
@@ -48,6 +50,13 @@ Result<Commands> gather_commands(const Call& call) {
 // Escaped, because a program may have chosen the names in a session.
 Outcome print_reply(const Call& call, const Reply& reply) { return print(call, escape_lines(reply.text)); }
 
+// The other side is another process: what it sends is checked.
+Outcome print_table(const Call& call, const Reply& reply) {
+  const auto rows = decode_calls(reply.text);
+  if (!rows) return fail(call, Error{.code = Code::damaged, .text = "the session's table is malformed"});
+  return print(call, call.options.json ? render_calls_json(*rows) : render_calls(*rows));
+}
+
 // One command at a time. A refused definition is reported and skipped.
 Outcome control_others(const Call& call, const Commands& commands) {
   std::size_t skipped = 0;
@@ -76,6 +85,7 @@ Outcome control(const Call& call) {
   if (call.options.skip_refused) return control_others(call, *commands);
   const auto reply = call.engine.ask(call.options.control, commands->list);
   if (!reply) return fail(call, reply.error());
+  if (!reply->error && sums_calls(call.options)) return print_table(call, *reply);
   const Outcome printed = print_reply(call, *reply);
   if (!reply->error) return printed;
   call.diagnostics.error(*reply->error, context_of(*reply->error, *commands, reply->failed));

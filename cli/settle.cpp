@@ -82,8 +82,14 @@ Status settle_control(Options& options) {
     return usage("--control changes a session, and --dry-run, --check, --list-events and --format-file run nothing");
   if (!options.session_name.empty()) return usage("--session names a new session, --control a running one");
   options.mode = Mode::control;
+  if (sums_calls(options)) {
+    if (!options.commands.empty())
+      return usage("--summary asks a session for its table, and no other command goes with it");
+    options.commands.push_back({.kind = CommandKind::summary});
+  }
   if (options.commands.empty())
-    return usage("--control needs something to do", "-p, --remove, --disable, --enable, --list, --stats or --clear");
+    return usage("--control needs something to do",
+                 "-p, --remove, --disable, --enable, --list, --stats, --summary or --clear");
   ControlCommand& last = options.commands.back();
   const bool takes_event = last.kind == CommandKind::disable || last.kind == CommandKind::enable ||
                            last.kind == CommandKind::reset || last.kind == CommandKind::info;

@@ -19,6 +19,7 @@
 //   stacks copied away and back            one slot for two calls under way at once: the callee-saved registers tell them apart
 //                                          unless these are equal too (greenlets). Go: the tool refuses entry records.
 #include "preload/agent.h"
+#include "preload/call_sums.h"
 #include "preload/self_time.h"
 #include "preload/stubs.h"
 #include "preload/thinning.h"
@@ -110,6 +111,7 @@ const Event* noting_event(const AreaHeader* area, u32 event_index) {
 [[gnu::noinline]] void note_entry(const Hit& hit, AreaHeader* area, u32 event_index, bool is_chosen) {
   const Event* event = noting_event(area, event_index);
   if (event == nullptr) return;
+  if (event->sum != 0) return begin_call(hit, area, *event, event_index);
   const bool wants_self = (event->flags & shared::kEventSelf) != 0;
   if (wants_self) count(counts_of(area, event_index).entries);
   const Registers& registers = *hit.registers;
@@ -155,6 +157,7 @@ void find_entry(const Hit& hit, AreaHeader* area, const Event& event, u32 event_
 [[gnu::noinline]] bool take_entry(const Hit& hit, AreaHeader* area, u32 event_index, u64 slot) {
   const Event* event = noting_event(area, event_index);
   if (event == nullptr) return true;
+  if (event->sum != 0) return end_call(hit, area, *event, event_index, slot), true;
   find_entry(hit, area, *event, event_index, slot);
   return (event->flags & shared::kEventThins) == 0 || is_kept(hit, area, *event, event_index);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A hit: calls the consumers of a point, newest first; those of a return after the others.
 #include "preload/actions.h"
+#include "preload/after_return.h"
 #include "preload/agent.h"
 #include "preload/stubs.h"
 #include "preload/thinning.h"
@@ -17,12 +18,6 @@ u32 popped_by(const Consumer& consumer) {
 }
 
 bool is(const Consumer& consumer, ConsumerKind kind) { return consumer.kind == static_cast<u8>(kind); }
-
-// Distances from the stack pointer at the point: to the return address (lead), and to the stack pointer after the return
-// (moves). Both 0: no consumer wants the return.
-struct Leaves {
-  u32 lead, moves, restored;
-};
 
 // Whether an entry is recorded for a consumer of the return. If a function is reached again by tail calls before its first call
 // has returned, it is not: stub and entry record are those of the first call.
@@ -53,23 +48,6 @@ inline Leaves feed(Hit& hit, ConsumerKind kind) {
     record_event(hit, area, consumer.event);
   });
   return leaves;
-}
-
-// The instruction at the point is a return, leads to one, or is a jump to a function that returns in its stead: sets the
-// registers to those after the return. False: the stack cannot be read, so no return will happen; the program's next step is
-// the load that faults here.
-bool step_after_return(Hit& hit, const Leaves& leaves) {
-  Registers& registers = *hit.registers;
-  const u64 sp = registers[shared::Reg::sp];
-  u64 address = 0;
-  if (!uprobe_peek8(sp + leaves.lead, &address)) return false;
-  registers[shared::Reg::ip] = past_stubs(address);  // after a tail call it may be a stub's
-  for (u32 i = 0; leaves.restored != 0 && i < sizeof shared::kKeptRegisters; ++i) {
-    const u32 word = shared::restored_at(leaves.restored, i);
-    if (word != 0 && !uprobe_peek8(sp + 8 * (word - 1), &registers[shared::kKeptRegisters[i]])) return false;
-  }
-  registers[shared::Reg::sp] += leaves.moves;
-  return true;
 }
 
 // A function that is not to run has no return: that is decided before anything is kept for one.

@@ -2,6 +2,7 @@
 // Hits by jump that the body does not record itself, and returns through a stub.
 #include "arch/entry/cpu.h"
 #include "preload/agent.h"
+#include "preload/call_sums.h"
 #include "preload/calls.h"
 #include "preload/handler_entry.h"
 #include "preload/slots.h"
@@ -23,6 +24,7 @@ extern "C" __attribute__((visibility("hidden"), used, flatten)) const u32* uprob
   const Point* point = point_of(block, *slot);
   if (point == nullptr) return reinterpret_cast<const u32*>(pending_word(block));
   Hit hit{&block, point, registers, thread_id(block, true), true, (how & kFaulted) != 0};
+  if (sum_alone(hit)) return reinterpret_cast<const u32*>(pending_word(block));
   const u64 sp = (*registers)[shared::Reg::sp];
   handle_hit(hit);
   lead_through_stub(block, *point, sp, true);

@@ -5,6 +5,7 @@
 // or a record that cannot be built in a section that restarts at each fault and signal, a ring is claimed (ring_claim.cpp); so for
 // one that finds its CPU's ring full: a burst then has the room of all rings. Both build by the same function.
 #include "preload/actions.h"
+#include "preload/call_sums.h"
 #include "preload/ring.h"
 #include "preload/stack_walk.h"
 #include "preload/thinning.h"
@@ -126,7 +127,7 @@ void record_event(const Hit& hit, AreaHeader* area, u32 event_index) {
   if (!is_recording(*area)) return;
   if (event_index >= area->event_count || !rings_make_sense(area)) return;
   const Event& event = at_offset<Event>(area, area->event_offset)[event_index];
-  if (!is_recording(event)) return;
+  if (!is_recording(event) || is_summed_alone(event)) return;
   if (area->switch_count != 0) return record_switched(hit, area, event, event_index);
   RecordBuilder builder{.hit = &hit, .area = area, .event = &event, .counts = &counts_of(area, event_index)};
   record(builder, event_index);

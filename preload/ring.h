@@ -103,6 +103,16 @@ shared::Verdict verdict_of(const RecordBuilder& builder, const Payload& payload,
 Built judge(const RecordBuilder& builder, Payload& payload);
 void count_dropped(AreaHeader* area, u32 event_index, u32 cpu);
 
+// struct rseq of uapi/linux/rseq.h.
+struct Rseq {
+  u32 cpu_id_start;
+  u32 cpu_id;  // negative: not registered
+  u64 rseq_cs;
+  u32 flags;
+};
+// ring_rseq.cpp. Null: this thread has no area of its own.
+Rseq* rseq_of(ProcessBlock& block);
+
 // ring_rseq.cpp. Makes one record in the ring of the CPU. False: this thread has no rseq now, or the record cannot be built in
 // a section; nothing has been done.
 bool record_on_cpu(RecordBuilder& builder, Built& built);

@@ -11,14 +11,6 @@
 namespace uprobe::agent {
 namespace {
 
-// struct rseq of uapi/linux/rseq.h.
-struct Rseq {
-  u32 cpu_id_start;
-  u32 cpu_id;  // negative: not registered
-  u64 rseq_cs;
-  u32 flags;
-};
-
 // rseq.S uses the offsets.
 struct RseqJob {
   Rseq* rseq;
@@ -53,7 +45,8 @@ extern "C" __attribute__((visibility("hidden"), used)) UPROBE_IN_SECTION u32 upr
   return static_cast<u32>(built);
 }
 
-// Null: this thread has no area of its own.
+}  // namespace
+
 Rseq* rseq_of(ProcessBlock& block) {
   if (block.rseq_offset == 0) return nullptr;
   const u64 thread = thread_pointer();
@@ -66,6 +59,8 @@ Rseq* rseq_of(ProcessBlock& block) {
   if (!uprobe_peek8(at + 8, &section) || section != 0) return nullptr;
   return reinterpret_cast<Rseq*>(at);
 }
+
+namespace {
 
 // Asks to end a registration with a wrong signature: that changes nothing, and fails with EPERM only if the calling
 // thread has registered exactly this area (kernel/rseq.c). Asking to register it again fails with EBUSY, which shows that its

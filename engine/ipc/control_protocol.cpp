@@ -20,7 +20,7 @@ using std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 // Changes with every change of the messages.
-constexpr std::uint32_t kControlVersion = 0x55510001;
+constexpr std::uint32_t kControlVersion = 0x55510002;
 
 Error not_this_users(const std::string& session) {
   return Error{.code = Code::refused, .text = "another user's process listens there", .where = session};
@@ -113,7 +113,7 @@ std::optional<std::vector<Command>> decode_commands(std::string_view bytes) {
   std::vector<Command> commands;
   for (std::uint32_t left = parser.number(); left != 0 && parser.good(); --left) {
     const std::uint32_t kind = parser.number();
-    if (kind > static_cast<std::uint32_t>(CommandKind::tiers)) return std::nullopt;
+    if (kind > static_cast<std::uint32_t>(CommandKind::summary)) return std::nullopt;
     Command command{.kind = static_cast<CommandKind>(kind), .text = parser.text(), .default_object = {}};
     command.default_object = parser.text();
     command.filter = parser.text();

@@ -14,7 +14,7 @@
 
 namespace uprobe {
 
-enum class CommandKind : unsigned char { define, remove, enable, disable, list, stats, clear, reset, info, tiers };
+enum class CommandKind : unsigned char { define, remove, enable, disable, list, stats, clear, reset, info, tiers, summary };
 
 struct Command {
   CommandKind kind = CommandKind::list;
@@ -24,7 +24,7 @@ struct Command {
 };
 
 struct Reply {
-  std::string text;            // output of the commands, up to the one that fails
+  std::string text;            // output of the commands, up to the one that fails; of `summary` see call_table.h
   std::optional<Error> error;  // why that one failed
   std::size_t failed = 0;      // its index
 };

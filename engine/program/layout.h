@@ -69,6 +69,7 @@ struct EventProgram {
   std::vector<shared::Insn> note;    // run at the entry of a function, for its return; empty: no entry record
   EventLayout noted;                 // of the entry record
   Thinning thinning;
+  bool sums_calls = false;  // shared::Event::sum
   std::vector<ObjectData>
       objects;  // load_object counts in this list, until the session has given them numbers of its own
 };

@@ -5,8 +5,6 @@
 #include <cerrno>
 #include <optional>
 
-#include "engine/summary/call_times.h"
-
 namespace uprobe {
 namespace {
 
@@ -48,7 +46,6 @@ class Planner {
   const ChangeRules& rules_;
   std::vector<spec::ProbeSpec> probes_;
   std::vector<spec::EventProbes> events_;
-  std::uint32_t summary_bits_ = shared::kDefaultHistogramBits;
   SwitchPlan plan_;
 };
 
@@ -72,7 +69,6 @@ Status Planner::add_histogram(const TriggerSpec& spec, const std::string& text, 
   auto plan = program::parse_histogram(text, spec.attributes_at, spec.attributes_end, layout);
   if (!plan) return plan.error();
   plan->filter = spec.filter;
-  if (probes_[events_[number].probes.front()].sums_calls && summary::is_of_calls(*plan)) plan->bits = summary_bits_;
   std::uint32_t others = 0;
   for (const trace::EventHistogram& other : plan_.histograms) {
     if (other.event != number) continue;
@@ -168,9 +164,6 @@ Result<SwitchPlan> Planner::plan() {
     return controls.is_disabled || !controls.triggers.empty();
   });
   if (!any) return std::move(plan_);
-  auto bits = summary::bits_for(static_cast<std::size_t>(std::ranges::count_if(probes_, &spec::ProbeSpec::sums_calls)));
-  if (!bits) return bits.error();
-  summary_bits_ = *bits;
   plan_.switches.resize(probes_.size());
   for (std::uint32_t number = 0; number < events_.size(); ++number) RETURN_IF_ERROR(add_event(number));
   return std::move(plan_);

@@ -174,7 +174,7 @@ Status ProbeBuilder::add(const Definition& definition) {
   RETURN_IF_ERROR(definitions_.add(definition.text, definition.default_object));
   spec::EventControls controls{
       .filter = definition.filter, .triggers = definition.triggers, .is_disabled = definition.is_disabled};
-  if (sums_calls_) controls.triggers.emplace_back(summary::kCallTimes), controls.is_disabled = true;
+  controls.is_disabled = controls.is_disabled || sums_calls_;
   definitions_.control(controls);
   return ok();
 }
@@ -238,6 +238,7 @@ Result<Probe> ProbeBuilder::make(const spec::ProbeSpec& definition, unsigned eve
     if (Status set = program::set_filter(*program, *controls.filter, context); !set)
       return of_filter(controls, set.error());
   }
+  program->sums_calls = definition.sums_calls;
   if (!definition.sums_calls) program->thinning = options_.thinning;
   if (options_.unseen_thread != 0) {
     program::leave_out_thread(*program, options_.unseen_thread);

@@ -29,7 +29,7 @@ namespace uprobe {
 struct EventCounts {
   std::uint64_t recorded = 0, filtered = 0, disabled = 0, lost_full = 0, lost_too_big = 0, lost_busy = 0, missed = 0,
                 unavailable = 0, entries = 0, self_unknown = 0, overridden = 0, changed = 0, delayed = 0, signalled = 0,
-                not_changed = 0, unsampled = 0, over_rate = 0, too_short = 0;
+                not_changed = 0, unsampled = 0, over_rate = 0, too_short = 0, untimed = 0;
 };
 
 // What has come since `before`.

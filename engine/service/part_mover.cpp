@@ -77,7 +77,7 @@ std::uint32_t own_id(pid_t pid, pid_t tid) {
 
 // What threads still do to the part that goes away. A record in a CPU ring is built in an rseq section, which restarts in the
 // new part when the thread goes on (StoppedProcess restarts it if it diverts the thread first). A claimed ring belongs to its
-// thread until the record is published, and a histogram entry until the thread has added to it.
+// thread until the record is published, and a histogram entry or a sum until the thread has added to it.
 class Records {
  public:
   Records(StoppedProcess& process, const trace::Area& area, const trace::LiveArea& live, const SessionCode& code,
@@ -101,7 +101,7 @@ class Records {
  private:
   bool is_busy(const Thread& thread) {
     const bool may_record = code_.may_record_at(arch::instruction_pointer(thread.registers)) && !waits_in_call(thread);
-    return may_record && (area_.histogram_count() != 0 || owns_ring(thread));
+    return may_record && (area_.histogram_count() != 0 || area_.has_sums() || owns_ring(thread));
   }
   bool owns_ring(const Thread& thread) {
     const std::uint32_t id = shared::owner_of(words_, own_id(process_.pid(), thread.tid));

@@ -72,7 +72,8 @@ const Client* EventTable::client_of(std::size_t number) const {
 bool EventTable::is_just_counted(std::size_t number) const {
   const auto& all = switches_.histograms;
   return number < switches_.switches.size() && switches_.switches[number].is_off &&
-         std::any_of(all.begin(), all.end(), [&](const auto& histogram) { return histogram.event == number; });
+         (probes_[number].spec.sums_calls ||
+          std::any_of(all.begin(), all.end(), [&](const auto& histogram) { return histogram.event == number; }));
 }
 
 std::string EventTable::name_of_switch(std::uint32_t number) const {

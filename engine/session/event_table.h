@@ -57,7 +57,7 @@ class EventTable {
   plan::FlowCache& flows() { return flows_; }
   // Whether event `number` belongs to a client; null: it does not.
   const Client* client_of(std::size_t number) const;
-  // Whether a histogram counts the event, which is off from the start: it records nothing.
+  // Whether a histogram or a summary counts the event, which is off from the start: it records nothing.
   bool is_just_counted(std::size_t number) const;
   std::string name_of_switch(std::uint32_t number) const;
   std::vector<std::uint16_t> live_events_of(std::uint32_t owner) const;

@@ -250,21 +250,31 @@ void Recording::poll_settled() {
   read_all();
 }
 
+// Calls that are summed up, and seen by no trigger, are hits of an event that is off.
+summary::CallSums Recording::sums_of(std::size_t event) const {
+  summary::CallSums sums;
+  summary::add_call_sums(*area_, static_cast<std::uint32_t>(event), sums);
+  return sums;
+}
+
 EventCounts Recording::all_counts_of(std::size_t event) const {
   const auto number = static_cast<std::uint32_t>(event);
+  const summary::CallSums sums = sums_of(event);
+  const auto& switches = table_.switches().switches;
+  const bool is_seen = event < switches.size() && switches[event].trigger_count != 0;
   const shared::EventCounts seen = area_->counts(number);
   const trace::ReaderCounts& read = reader_->counts();
   const bool is_known = event < read.recorded.size();
   const bool just_unseen = table_.probes()[event].just_unseen;
   return {.recorded = is_known ? read.recorded[event] : 0,
           .filtered = just_unseen ? 0 : area_->dropped(number) + (is_known ? read.dropped[event] : 0),
-          .disabled = seen.disabled,
+          .disabled = seen.disabled + (is_seen ? 0 : sums.timed() + seen.untimed),
           .lost_full = seen.lost_full,
           .lost_too_big = seen.lost_too_big,
           .lost_busy = seen.lost_busy,
           .missed = seen.missed,
           .unavailable = seen.unavailable,
-          .entries = seen.entries,
+          .entries = seen.entries + sums.began,
           .self_unknown = seen.self_unknown,
           .overridden = seen.overridden,
           .changed = seen.changed,
@@ -273,7 +283,8 @@ EventCounts Recording::all_counts_of(std::size_t event) const {
           .not_changed = seen.not_changed,
           .unsampled = seen.unsampled,
           .over_rate = seen.over_rate,
-          .too_short = seen.too_short};
+          .too_short = seen.too_short,
+          .untimed = seen.untimed};
 }
 
 EventCounts Recording::counts_of(std::size_t event) const {

@@ -22,6 +22,7 @@
 #include "engine/process/task_number.h"
 #include "engine/session/event_table.h"
 #include "engine/session/recipient.h"
+#include "engine/summary/call_sums.h"
 #include "engine/symbolize/code_maps.h"
 #include "engine/symbolize/symbols.h"
 #include "engine/trace/area.h"
@@ -96,6 +97,8 @@ class Recording {
   void know_events() { reader_->know_events(); }
   const trace::ReaderCounts& read_counts() const { return reader_->counts(); }
   // Counts since the beginning of the session; counts since the event belongs to its present owner.
+  // Of an event that sums up its calls.
+  summary::CallSums sums_of(std::size_t event) const;
   EventCounts all_counts_of(std::size_t event) const;
   EventCounts counts_of(std::size_t event) const;
 

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 
 #include "engine/base/text.h"
 #include "engine/output/histogram.h"
 #include "engine/process/mapped_file.h"
 #include "engine/spec/listing.h"
+#include "engine/summary/call_sums.h"
 #include "engine/summary/call_times.h"
 #include "engine/trace/histogram_copy.h"
 
@@ -269,15 +271,12 @@ std::string Report::histograms(bool raw_strings) {
       .escape_control = !raw_strings,
   };
   const auto& all = table_.switches().histograms;
-  std::vector<std::size_t> shown;
-  for (std::size_t i = 0; i < all.size(); ++i)
-    if (!sums_calls(i)) shown.push_back(i);
   const bool are_of_one =
-      std::all_of(shown.begin(), shown.end(), [&](std::size_t i) { return all[i].event == all[shown[0]].event; });
+      std::all_of(all.begin(), all.end(), [&](const auto& one) { return one.event == all[0].event; });
   std::string text;
-  for (const std::size_t i : shown) {
-    const bool begins_event = i == shown[0] || all[i].event != all[i - 1].event;
-    if (i != shown[0]) text += begins_event ? "\n" : "\n\n";
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool begins_event = i == 0 || all[i].event != all[i - 1].event;
+    if (i != 0) text += begins_event ? "\n" : "\n\n";
     if (begins_event && !are_of_one) text += "==> " + table_.name_of_switch(all[i].event) + " <==\n";
     trace::HistogramCopy copy = trace::copy_histogram(recording_.area(), i);
     std::vector<shared::HistogramField> keys;
@@ -288,30 +287,21 @@ std::string Report::histograms(bool raw_strings) {
   return text;
 }
 
-bool Report::sums_calls(std::size_t histogram) const {
-  const trace::EventHistogram& one = table_.switches().histograms[histogram];
-  if (!summary::is_of_calls(one.plan)) return false;
-  const auto& switches = table_.switches().switches;
-  const auto of = std::find_if(switches.begin(), switches.end(), [&](const auto& s) { return s.number == one.event; });
-  return of != switches.end() && table_.probes()[static_cast<std::size_t>(of - switches.begin())].spec.sums_calls;
-}
-
-CallSummary Report::calls_of(std::size_t histogram) {
-  const std::uint32_t number = table_.switches().histograms[histogram].event;
-  const auto& switches = table_.switches().switches;
+// The probes of one event are one row.
+CallSummary Report::calls_of(const std::vector<std::size_t>& probes) {
   EventCounts sum;
-  std::string name, place;
-  for (std::size_t i = 0; i < switches.size(); ++i) {
-    if (switches[i].number != number) continue;
+  summary::CallSums times;
+  for (const std::size_t i : probes) {
     const EventCounts counts = recording_.counts_of(i);
-    sum.entries += counts.entries, sum.missed += counts.missed, sum.self_unknown += counts.self_unknown;
-    const Probe& probe = table_.probes()[i];
-    name = probe.spec.event;
-    if (place.empty()) place = probe.spec.place.path + ":" + hex(probe.site.offset);
+    sum.entries += counts.entries, sum.missed += counts.missed;
+    sum.self_unknown += counts.self_unknown, sum.untimed += counts.untimed;
+    summary::add_call_sums(recording_.area(), static_cast<std::uint32_t>(i), times);
   }
-  CallSummary calls = summary::summarize(trace::copy_histogram(recording_.area(), histogram), sum.entries, sum.missed,
-                                         sum.self_unknown);
-  calls.event = name, calls.place = place;
+  CallSummary calls = summary::summarize(
+      times,
+      {.began = sum.entries, .unfollowed = sum.missed, .untimed = sum.untimed, .self_unknown = sum.self_unknown});
+  const Probe& probe = table_.probes()[probes.front()];
+  calls.event = probe.spec.event, calls.place = probe.spec.place.path + ":" + hex(probe.site.offset);
   return calls;
 }
 
@@ -321,8 +311,12 @@ std::vector<CallSummary> Report::calls() {
   std::vector<CallSummary> all;
   if (!recording_.has_area()) return all;
   table_.alone([&] {
-    for (std::size_t i = 0; i < recording_.area().histogram_count(); ++i)
-      if (sums_calls(i)) all.push_back(calls_of(i));
+    const auto& switches = table_.switches().switches;
+    std::map<std::uint32_t, std::vector<std::size_t>> rows;
+    for (std::size_t i = 0; i < switches.size(); ++i)
+      if (table_.probes()[i].spec.sums_calls) rows[switches[i].number].push_back(i);
+    all.reserve(rows.size());
+    for (const auto& [number, probes] : rows) all.push_back(calls_of(probes));
   });
   return all;
 }

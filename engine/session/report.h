@@ -47,9 +47,7 @@ class Report {
   // --tier=int3.
   std::vector<std::string> reasons_against_jumps();
   PlanReport plan_of(const Probe& probe) const;
-  // Whether the histogram is a row of calls(), and is not printed as a table.
-  bool sums_calls(std::size_t histogram) const;
-  CallSummary calls_of(std::size_t histogram);
+  CallSummary calls_of(const std::vector<std::size_t>& probes);
   std::vector<std::size_t> events_of(std::uint32_t owner, const Client* client) const;
   ProbeSummary line_of(std::size_t event, const EventCounts& counts, std::uint64_t lag) const;
   void apply_limit(std::size_t event, ProbeSummary& line) const;

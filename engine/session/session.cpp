@@ -50,7 +50,12 @@ struct Session::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  Status serve() { return sockets.serve(changes, clients.calls()); }
+  Status serve() {
+    const auto rows = [this] {
+      return changes.alone([this] { return recording.is_on() ? report.calls() : std::vector<CallSummary>(); });
+    };
+    return sockets.serve(changes, rows, clients.calls());
+  }
   Status launch(const std::string& program, const std::vector<std::string>& argv);
   std::unique_ptr<Recipient> make_printer_for(const RunOptions& how, const Output& output);
   Course::Needs course_needs();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/base/exhaustion.h"
+#include "engine/ipc/call_table.h"
 #include "engine/ipc/event_info.h"
 #include "engine/output/escape.h"
 #include "engine/session/event_changes.h"
@@ -71,8 +72,15 @@ Result<std::string> information(const std::vector<ProbeState>& probes, const std
   return text;
 }
 
-Result<std::string> follow(EventChanges& changes, const Command& order) {
+Result<std::string> table_of(const std::vector<CallSummary>& rows) {
+  if (!rows.empty()) return encode(rows);
+  return Error{.code = Code::refused, .text = "the session sums up no calls", .help = "-c or -C, when it starts"};
+}
+
+Result<std::string> follow(EventChanges& changes, const Sockets::Rows& rows, const Command& order) {
   switch (order.kind) {
+    case CommandKind::summary:
+      return table_of(rows());
     case CommandKind::define:
       return describe(changes.define({.text = order.text,
                                       .default_object = order.default_object,
@@ -105,11 +113,11 @@ std::string no_sockets_text(const Error& why) {
 }
 
 // Runs the commands in order until one fails. The effects of earlier ones stay.
-Reply answer(EventChanges& changes, const std::vector<Command>& commands) {
+Reply answer(EventChanges& changes, const Sockets::Rows& rows, const std::vector<Command>& commands) {
   Reply reply;
   for (; reply.failed < commands.size(); ++reply.failed) {
     const Status done = catch_resource_exhaustion([&]() -> Status {
-      const auto text = follow(changes, commands[reply.failed]);
+      const auto text = follow(changes, rows, commands[reply.failed]);
       if (!text) return text.error();
       reply.text += *text;
       return ok();
@@ -161,12 +169,13 @@ Status Sockets::serve_rings() {
       [&] { return rings_->serve(recording_.area(), recording_.tick_rate(), layout_of), ok(); });
 }
 
-Status Sockets::serve(EventChanges& changes, ClientCalls calls) {
+Status Sockets::serve(EventChanges& changes, const Rows& rows, ClientCalls calls) {
   if (rings_) RETURN_IF_ERROR(serve_rings());
   if (clients_) RETURN_IF_ERROR(catch_resource_exhaustion([&] { return clients_->serve(std::move(calls)), ok(); }));
   if (!control_) return ok();
-  return catch_resource_exhaustion(
-      [&] { return control_->serve([&changes](const auto& commands) { return answer(changes, commands); }), ok(); });
+  return catch_resource_exhaustion([&] {
+    return control_->serve([&changes, rows](const auto& commands) { return answer(changes, rows, commands); }), ok();
+  });
 }
 
 void Sockets::close() {

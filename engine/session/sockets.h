@@ -29,7 +29,9 @@ class Sockets {
   Sockets& operator=(const Sockets&) = delete;
 
   Status open();
-  Status serve(EventChanges& changes, ClientCalls calls);
+  // `rows`: the table of calls, as far as there is one; called in a thread of the servers.
+  using Rows = std::function<std::vector<CallSummary>()>;
+  Status serve(EventChanges& changes, const Rows& rows, ClientCalls calls);
   // None has been served yet.
   void close();
   // Takes no more commands, and no more clients; those that are there stay.

@@ -5,7 +5,7 @@
 //
 //   process  [ Mailbox ]                                              private, empty in a child of fork (mailbox.h)
 //   plan     [ AreaHeader | Event[] | Insn[] | Test[] | Trigger[] | Histogram[] | text ]     the tool writes, processes read
-//   live     [ LiveHeader | EventCounts[] | HistogramCounts[] | left[] | switches | Ring[] | counts of dropped hits |
+//   live     [ LiveHeader | EventCounts[] | HistogramCounts[] | left[] | switches | Ring[] | counts of dropped hits | sums |
 //              slots and entries of histograms | scratch ]            all processes of the domain write
 //            [ data of ring 0 ][ data of ring 1 ] ...
 //
@@ -119,7 +119,12 @@ struct AreaHeader {
   u32 string_limit;    // characters of a string that are recorded; 0: the kernel's limits of strings and payloads hold
   u32 payload_limit;   // bytes
   u64 patience;        // ticks that a hit waits for room in a full ring; 0: it is lost at once
-  u32 reserved[14];
+  u32 sum_count;       // of Event::sum
+  u32 sum_rows;        // of each, the one without a CPU included
+  u32 sum_offset;      // of SumsHead; the rows follow it
+  u32 sum_chunks;      // so many chunks there are
+  u32 sum_chunk_offset;  // of the first one
+  u32 reserved[9];
   Notice notices[kNotices];
 };
 static_assert(sizeof(AreaHeader) == 256 + sizeof(Notice) * kNotices);
@@ -183,7 +188,8 @@ struct alignas(128) Event {
   u32 per_second;  // so many records a second at most, in each live part; 0: no limit
   u64 min_latency;  // nanoseconds: shorter calls are not recorded, and none without an entry record; 0: no limit
   u32 state;        // SessionState; a hit looks at it first
-  u32 reserved1[15];
+  u32 sum;  // number + 1 of its sums (call_sums.h): its calls are summed up and, but for its triggers, not recorded; 0: none
+  u32 reserved1[14];
 };
 static_assert(sizeof(Event) == 128 && offsetof(Event, state) == 64);
 
@@ -208,7 +214,8 @@ struct alignas(128) EventCounts {
   u64 over_rate;  // Event::per_second
   u64 too_short;  // Event::min_latency
   u64 next_turn;  // of Event::per_second: when the rate is used up to, in nanoseconds of the clock
-  u64 reserved[15];
+  u64 untimed;    // Event::sum: returns that are in no bucket
+  u64 reserved[14];
 };
 static_assert(sizeof(EventCounts) == 256);
 

@@ -47,6 +47,7 @@ struct EventNote {
   std::string text;
   bool on = true;
   bool is_thinned = false;
+  std::uint32_t sum = 0;  // shared::Event::sum
 };
 
 EventNote note_of(const program::EventProgram& event) {
@@ -73,7 +74,7 @@ struct Area::Data {
   std::array<std::unique_ptr<LiveArea>, kMostParts> parts;
   std::atomic<std::size_t> part_count = 0;
   std::vector<EventNote> events;  // has capacity for all future events, so no element ever moves
-  std::uint32_t insns_used = 0, tests_used = 0, text_used = 0;
+  std::uint32_t insns_used = 0, tests_used = 0, text_used = 0, sums_used = 0;
   bool recording = false;
 
   template <class T>
@@ -112,6 +113,8 @@ void Area::Data::write_header() const {
   header->switch_count = word(plan.states.size()), header->switch_offset = word(plan.switches);
   header->histogram_count = word(plan.maps.size()), header->histogram_offset = word(plan.histograms);
   header->histogram_counts_offset = word(plan.histogram_counts), header->scratch_offset = word(plan.scratch);
+  header->sum_count = plan.sum_count, header->sum_rows = plan.sum_rows, header->sum_offset = word(plan.sums);
+  header->sum_chunks = plan.chunk_count, header->sum_chunk_offset = word(plan.sum_chunks);
   header->magic = shared::kAreaMagic;
 }
 
@@ -152,6 +155,7 @@ void Area::Data::write_event(const program::EventProgram& source) {
   event.one_in = source.thinning.one_in, event.per_second = source.thinning.per_second;
   event.min_latency = source.layout.is_return ? source.thinning.min_latency : 0;
   event.switch_number = shared::kNoSwitch;
+  if (source.sums_calls && sums_used < plan.sum_count) event.sum = ++sums_used;
   event.first_insn = insns_used;
   event.insn_count = static_cast<std::uint32_t>(source.insns.size());
   for (Insn copy : source.insns) {
@@ -172,6 +176,7 @@ void Area::Data::write_event(const program::EventProgram& source) {
   text_used += static_cast<std::uint32_t>(source.text.size());
   table<shared::Event>(plan.events)[index] = event;
   events.push_back(note_of(source));
+  events.back().sum = event.sum;
 }
 
 void Area::Data::set_event(std::size_t index) const {
@@ -405,6 +410,7 @@ shared::EventCounts Area::counts(std::uint32_t event) const {
     add(sum.overridden, counts.overridden), add(sum.changed, counts.changed), add(sum.delayed, counts.delayed);
     add(sum.signalled, counts.signalled), add(sum.not_changed, counts.not_changed);
     add(sum.unsampled, counts.unsampled), add(sum.over_rate, counts.over_rate), add(sum.too_short, counts.too_short);
+    add(sum.untimed, counts.untimed);
   }
   return sum;
 }
@@ -463,6 +469,11 @@ std::uint64_t Area::dropped(std::uint32_t event) const {
   return sum;
 }
 std::size_t Area::histogram_count() const { return data_->plan.maps.size(); }
+bool Area::has_sums() const { return data_->plan.sum_count != 0; }
+std::optional<std::uint32_t> Area::sum_of(std::uint32_t event) const {
+  const std::uint32_t sum = data_->events[event].sum;
+  return sum == 0 ? std::nullopt : std::optional(sum - 1);
+}
 HistogramMemory Area::histogram(std::size_t number, std::size_t part) const { return live(part).histogram(number); }
 std::span<const shared::Insn> Area::program(std::uint32_t event) const { return data_->events[event].program; }
 std::span<const std::uint32_t> Area::comm_locators(std::uint32_t event) const {

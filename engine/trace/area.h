@@ -93,6 +93,9 @@ class Area {
   // Histograms as they were laid out, numbered as in AreaSpec.
   std::size_t histogram_count() const;
   HistogramMemory histogram(std::size_t number, std::size_t part = 0) const;
+  bool has_sums() const;  // of calls
+  // The number of the event's sums; nothing: its calls are not summed up.
+  std::optional<std::uint32_t> sum_of(std::uint32_t event) const;
   std::span<const std::uint32_t> comm_locators(std::uint32_t event) const;  // payload offsets of its $comm locators
 
  private:

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <limits>
 
+#include "engine/shared/call_sums.h"
 #include "engine/shared/session_area.h"
 
 namespace uprobe::trace {
@@ -72,8 +73,26 @@ void AreaLayout::lay_out_live(const AreaSpec& spec) {
     dropped_stride = round_up(event_room * sizeof(std::uint64_t), alignof(shared::Ring));
   }
   data = round_up(dropped + 2 * dropped_rows * dropped_stride, alignof(shared::HistogramCounts));
+  lay_out_sums(spec);
   lay_out_histograms(spec);
   data = round_up(data, kPage);
+}
+
+// A row for each CPU, as long as the rows are not too large, and one more. Chunks: all that the rows of one function can need, and
+// some for each further row.
+void AreaLayout::lay_out_sums(const AreaSpec& spec) {
+  constexpr std::uint64_t kChunksOfRow = 3;
+  sum_count = static_cast<std::uint32_t>(
+      std::ranges::count_if(spec.events, [](const auto* event) { return event->sums_calls; }));
+  if (sum_count == 0) return;
+  const std::uint64_t row_bytes = sum_count * sizeof(shared::SumRow);
+  sum_rows = static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(shared::kMostSumRowBytes / row_bytes, 1, std::uint64_t{cpu_ring_count} + 1));
+  chunk_count = static_cast<std::uint32_t>(std::min<std::uint64_t>(
+      sum_rows * (shared::kSumGroups + sum_count * kChunksOfRow), shared::kMostSumChunkBytes / shared::kSumChunkBytes));
+  sums = data;
+  sum_chunks = sums + sizeof(shared::SumsHead) + sum_rows * row_bytes;
+  data = round_up(sum_chunks + std::uint64_t{chunk_count} * shared::kSumChunkBytes, alignof(shared::SumsHead));
 }
 
 // The slots and entries of each histogram, then the scratch payloads.

@@ -49,6 +49,8 @@ struct AreaLayout {
                 data = 0;
   std::uint64_t event_room = 0, insn_room = 0, test_room = 0, text_room = 0;
   std::uint64_t dropped_rows = 0, dropped_stride = 0;
+  std::uint64_t sums = 0, sum_chunks = 0;  // of shared::SumsHead and of the first chunk
+  std::uint32_t sum_count = 0, sum_rows = 0, chunk_count = 0;
   std::uint64_t ring_bytes = 0;
   std::uint32_t ring_count = 0, cpu_ring_count = 0;
   std::uint32_t string_limit = 0;
@@ -71,6 +73,7 @@ struct AreaLayout {
  private:
   void take_rooms(const AreaSpec& spec);
   void lay_out_live(const AreaSpec& spec);
+  void lay_out_sums(const AreaSpec& spec);
   void lay_out_histograms(const AreaSpec& spec);
 };
 

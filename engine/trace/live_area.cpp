@@ -95,4 +95,12 @@ HistogramMemory LiveArea::histogram(std::size_t number) const {
           .sum_count = map.sum_count};
 }
 
+SumsMemory LiveArea::sums(std::uint32_t number) const {
+  return {.first = table<shared::SumRow>(layout_.sums + sizeof(shared::SumsHead)) + number,
+          .row_count = layout_.sum_rows,
+          .stride = layout_.sum_count,
+          .chunks = table<shared::SumCell>(layout_.sum_chunks),
+          .chunk_count = layout_.chunk_count};
+}
+
 }  // namespace uprobe::trace

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/shared/call_sums.h"
 #include "engine/shared/session_area.h"
 #include "engine/trace/area_layout.h"
 
@@ -19,6 +20,14 @@ struct HistogramMemory {
   const std::uint64_t* dropped = nullptr;
   const std::uint32_t* next_entry = nullptr;
   std::uint32_t slot_count = 0, entry_count = 0, key_bytes = 0, sum_count = 0;
+};
+
+// The memory of the sums of one function's calls (engine/shared/call_sums.h).
+struct SumsMemory {
+  const shared::SumRow* first = nullptr;  // of `row_count` rows, `stride` apart; the last one has no CPU
+  std::uint32_t row_count = 0, stride = 0;
+  const shared::SumCell* chunks = nullptr;
+  std::uint32_t chunk_count = 0;
 };
 
 class LiveArea {
@@ -58,6 +67,7 @@ class LiveArea {
     return table<shared::HistogramCounts>(layout_.histogram_counts)[number];
   }
   HistogramMemory histogram(std::size_t number) const;
+  SumsMemory sums(std::uint32_t number) const;
 
  private:
   template <class T>

@@ -215,6 +215,37 @@ class Live(Summed):
         self.assertIsNone(process.poll())
         self.end_of(process, tool)
 
+    def test_the_table_of_a_running_session(self):
+        """Asked for by another process; the counts go on."""
+        process, tool = self.spinning("-c", "-v", definition=("-p", f"{self.program}:spins", "-p", f"{self.program}:outer"))
+        while b"attached" not in tool.stderr.readline():
+            pass
+        asked = [harness.tool(), "--control", str(tool.pid), "--summary"]
+        calls = []
+        while len(calls) < 3:
+            done = harness.run([*asked, "--json"])
+            self.assertEqual((done.returncode, done.stderr), (0, b""))
+            rows = {row["event"]: row for row in json.loads(done.stdout)}
+            self.assertEqual((set(rows), rows["outer"]["calls"]), ({"spins", "outer"}, 0))
+            if rows["spins"]["returns"] != 0:
+                calls.append(rows["spins"]["calls"])
+        self.assertEqual(calls, sorted(calls))
+        lines = harness.run(asked).stdout.decode().splitlines()
+        self.assertEqual(lines[0].split()[:3], ["calls", "returns", "total"])
+        self.assertGreaterEqual(int(lines[1].split()[0].replace(",", "")), calls[-1])
+        self.assertEqual(lines[1].split()[-1], "spins")
+        self.assertIn("1 function never called", lines)
+        self.end_of(process, tool)
+
+    def test_a_session_without_a_table(self):
+        process, tool = self.spinning("-v", "-o", self.path("trace"), definition=("-p", f"{self.program}:spins"))
+        while b"attached" not in tool.stderr.readline():
+            pass
+        done = harness.run([harness.tool(), "--control", str(tool.pid), "--summary"])
+        self.assertEqual((done.returncode, done.stdout), (125, b""))
+        self.assertIn(b"the session sums up no calls", done.stderr)
+        self.end_of(process, tool)
+
     def test_histograms_again_and_again(self):
         definition = ("-p", f"p:spins {self.program}:spins n=$arg1:u64", "--disabled", "--trigger=hist:keys=common_pid")
         process, tool = self.spinning("--interval=50ms", definition=definition)
@@ -240,7 +271,9 @@ class Refusals(Summed):
                               (("-c", "-o", self.path("trace")), "-o is for records"),
                               (("--summary-file", self.path("table")), "-c is missing"),
                               (("-c", "--record", self.path("trace")), "--record would be empty"), (("--json",), "all are missing"),
-                              (("-c", "-D"), "needs")):
+                              (("-c", "-D"), "needs"), (("-c", "--control=1"), "no other command goes with it"),
+                              (("-C", "--control=1"), "-C sums up the calls of a program that runs"),
+                              (("-c", "--control=1", "--summary-file", self.path("table")), "--summary-file is for a session")):
             self.assertIn(text, self.refused(*options))
             self.assertEqual(os.listdir(os.path.dirname(self.path("trace"))).count("trace"), 0)
 

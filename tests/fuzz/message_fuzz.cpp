@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/ipc/call_table.h"
 #include "engine/ipc/control_protocol.h"
 #include "engine/ipc/peer_protocol.h"
 #include "engine/ipc/self_attach_protocol.h"
@@ -67,6 +68,7 @@ void read_control(std::string_view bytes) {
     const auto again = decode_request(encode(*request));
     require(again && again->pass == request->pass && again->commands.size() == request->commands.size());
   }
+  if (const auto rows = decode_calls(bytes)) require(decode_calls(encode(*rows)).has_value());
   if (const auto reply = decode_reply(bytes)) require(decode_reply(encode(*reply)).has_value());
 }
 
@@ -130,5 +132,7 @@ std::vector<std::string> fuzz_seeds() {
   seeds.push_back(piece + encode(some_hello()) + some_record() + some_record() + encode_leave());
   seeds.push_back(std::string(1, '\0') + encode(Request{std::string(32, 'c'), commands}));
   seeds.push_back(std::string(1, '\0') + encode(Reply{.text = "added a/b\n", .error = error, .failed = 3}));
+  const CallSummary row{.event = "f", .place = "/x:0x1", .calls = 7, .returns = 6, .abandoned = 1, .self_ns = 5};
+  seeds.push_back(std::string(1, '\0') + encode(std::vector<CallSummary>{row, row}));
   return seeds;
 }

@@ -2,6 +2,7 @@
 // Commands and replies pass a socket unchanged; other bytes are recognised as such.
 #include <gtest/gtest.h>
 
+#include "engine/ipc/call_table.h"
 #include "engine/ipc/control_protocol.h"
 
 namespace uprobe::test {
@@ -75,6 +76,25 @@ TEST(LiveProtocol, NoBytesOfAnotherKindAreBelieved) {
         static_cast<void>(decode_reply(bytes));
       }
   EXPECT_FALSE(decode_commands(std::string(8, '\xff')));
+}
+
+TEST(LiveProtocol, BringsTheTableOfCalls) {
+  CallSummary row{
+      .event = "f", .place = "/x:0x1", .calls = 9, .returns = 6, .abandoned = 1, .unfollowed = 2, .untimed = 3};
+  row.total_ns = 1ull << 40, row.self_ns = 5, row.mean_ns = 10, row.p50_ns = 11, row.p90_ns = 12, row.p99_ns = 13;
+  row.max_ns = ~0ull;
+  CallSummary without = row;
+  without.self_ns.reset();
+  const std::string bytes = encode(std::vector<CallSummary>{row, without});
+  const auto rows = decode_calls(bytes);
+  ASSERT_TRUE(rows && rows->size() == 2);
+  EXPECT_EQ(encode(*rows), bytes);
+  EXPECT_EQ((*rows)[0].self_ns, 5U);
+  EXPECT_EQ((*rows)[1].self_ns, std::nullopt);
+  EXPECT_EQ((*rows)[1].max_ns, ~0ull);
+  for (std::size_t size = 0; size < bytes.size(); ++size) EXPECT_FALSE(decode_calls(bytes.substr(0, size))) << size;
+  EXPECT_FALSE(decode_calls(bytes + "x"));
+  EXPECT_FALSE(decode_calls("\xff\xff\xff\xff"));
 }
 
 }  // namespace

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+#include "engine/summary/call_sums.h"
+
+namespace uprobe::summary {
+namespace {
+
+std::uint64_t load(const std::uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
+
+// The sums that are in force at a count are written over only after the next count is in force.
+CallSums::Sum read_cell(const shared::SumCell& cell) {
+  constexpr int kMostLooks = 100;  // a program that adds all the time
+  CallSums::Sum sum;
+  for (int looks = 0; looks < kMostLooks; ++looks) {
+    sum.count = load(cell.count);
+    sum.total = load(cell.total[sum.count & 1]), sum.self = load(cell.self[sum.count & 1]);
+    if (load(cell.count) == sum.count) break;
+  }
+  return sum;
+}
+
+// Of the row without a CPU.
+CallSums::Sum read_shared_cell(const shared::SumCell& cell) {
+  return {.count = load(cell.count), .total = load(cell.total[0]), .self = load(cell.self[0])};
+}
+
+void add_row(const trace::SumsMemory& memory, const shared::SumRow& row, bool has_cpu, CallSums& sums) {
+  sums.began += load(row.entries.count);
+  for (std::uint32_t group = 0; group < shared::kSumGroups; ++group) {
+    const std::uint32_t chunk = __atomic_load_n(&row.chunks[group], __ATOMIC_ACQUIRE);
+    if (chunk == 0 || chunk > memory.chunk_count) continue;
+    const shared::SumCell* const cells = memory.chunks + std::uint64_t{chunk - 1} * shared::kSumParts;
+    for (std::uint32_t part = 0; part < shared::kSumParts; ++part) {
+      const CallSums::Sum more = has_cpu ? read_cell(cells[part]) : read_shared_cell(cells[part]);
+      if (more.count == 0) continue;
+      CallSums::Sum& sum = sums.times[shared::sum_bucket(group, part)];
+      sum.count += more.count, sum.total += more.total, sum.self += more.self;
+    }
+  }
+}
+
+}  // namespace
+
+std::uint64_t CallSums::timed() const {
+  std::uint64_t calls = 0;
+  for (const auto& [latency, sum] : times) calls += sum.count;
+  return calls;
+}
+
+void add_call_sums(const trace::SumsMemory& memory, CallSums& sums) {
+  for (std::uint32_t row = 0; row < memory.row_count; ++row)
+    add_row(memory, memory.first[std::uint64_t{row} * memory.stride], row + 1 < memory.row_count, sums);
+}
+
+void add_call_sums(const trace::Area& area, std::uint32_t event, CallSums& sums) {
+  const auto number = area.sum_of(event);
+  for (std::size_t part = 0; number && part < area.live_count(); ++part)
+    add_call_sums(area.live(part).sums(*number), sums);
+}
+
+}  // namespace uprobe::summary
