@@ -191,7 +191,8 @@ TEST(CliOptions, MistakesInWords) {
       {{"--merge=t", "-p", "p f:s", "ls"},
        "--merge: a trace of the kernel goes with a recording, when both have ended | "
        "--record=FILE, then --replay=FILE --merge=t"},
-      {{"--replay=r", "--merge=t", "--format=json"}, "--merge: events are merged into text alone | --format=text"},
+      {{"--replay=r", "--merge=t", "--format=json"},
+       "--merge: events are merged into text and trace.dat alone | --format=text"},
       {{"--graph", "--format=json", "-p", "p f:s", "ls"}, "--format: a graph is text, and not json"},
       {{"--format=html", "-p", "p f:s", "ls"},
        "--format=html: it is a file, and standard error has other lines | -o FILE"},
