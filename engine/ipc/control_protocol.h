@@ -14,7 +14,19 @@
 
 namespace uprobe {
 
-enum class CommandKind : unsigned char { define, remove, enable, disable, list, stats, clear, reset, info, tiers, summary };
+enum class CommandKind : unsigned char {
+  define,
+  remove,
+  enable,
+  disable,
+  list,
+  stats,
+  clear,
+  reset,
+  info,
+  tiers,
+  summary
+};
 
 struct Command {
   CommandKind kind = CommandKind::list;
