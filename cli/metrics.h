@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Counts of a session for monitoring, in Prometheus's text exposition format: a file that is written now and then, or a unix socket
-// (engine/ipc/text_server.h).
+// (engine/rings/text_server.h).
 //
 // The file is always whole: it is made under another name in the same folder, and renamed. It has mode 0644, because those who read it
 // (node_exporter) are other users, and it has names and places of events and numbers alone.
@@ -16,7 +16,7 @@
 #include "cli/every.h"
 #include "cli/options.h"
 #include "engine/base/result.h"
-#include "engine/ipc/text_server.h"
+#include "engine/rings/text_server.h"
 #include "engine/types.h"
 
 namespace uprobe::cli {

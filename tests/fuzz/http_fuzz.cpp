@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/ipc/http.h"
+#include "engine/rings/http.h"
 #include "tests/fuzz/driver.h"
 
 using namespace uprobe;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/ipc/http.h"
+#include "engine/rings/http.h"
 
 #include <algorithm>
 

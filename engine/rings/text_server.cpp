@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/ipc/text_server.h"
+#include "engine/rings/text_server.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "engine/base/signal_masked_thread.h"
-#include "engine/ipc/http.h"
+#include "engine/rings/http.h"
 
 namespace uprobe {
 namespace {

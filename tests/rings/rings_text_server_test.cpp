@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "engine/ipc/http.h"
-#include "engine/ipc/text_server.h"
+#include "engine/rings/http.h"
+#include "engine/rings/text_server.h"
 
 namespace uprobe::test {
 namespace {
