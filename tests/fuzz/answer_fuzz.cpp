@@ -51,7 +51,7 @@ void check_error(const Taken& taken) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string_view answer(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (static_cast<Question>(data[0] % 11)) {
+  switch (static_cast<Question>(data[0] % 12)) {
     case Question::open:
       check_error(decode_opened(answer, kPath));
       break;
@@ -65,7 +65,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       check_error(decode_address(answer, kPath));
       break;
     case Question::variable:
-    case Question::copys_variable: {
+    case Question::copys_variable:
+    case Question::result: {
       const auto argument = decode_argument(answer, kPath);
       argument ? check(*argument) : check(argument.error());
       break;

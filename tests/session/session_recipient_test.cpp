@@ -48,7 +48,7 @@ TEST(Printer, CountsWhatItTakesUpToTheLimit) {
   const std::vector<Probe> probes(2);
   const RunOptions options{.max_events = 3, .header = false};
   const Output output = [](std::string_view) { return 0; };
-  const auto printer = make_printer(probes, options, output, shared::kMostString, nullptr);
+  const auto printer = make_printer(probes, options, output, shared::kMostString, nullptr, false);
   printer->learn_events();
   const std::array<std::uint8_t, 32> payload{};
   trace::EventRecord record;
