@@ -76,11 +76,6 @@ u64 place_in_copy(const ProcessBlock& block, u64 ip) {
   return ip;
 }
 
-// Whether the agent sees the return of a handler with this restorer.
-bool is_followed(const ProcessBlock& block, u64 restorer) {
-  return returns_through_us(block, restorer) || can_lead_back(block, restorer);
-}
-
 // Whether the original place lies in the middle of a jump. A prefix window's jump covers the place that the window leads to.
 bool is_inside(const Point& point, i32 place) {
   return point.prefix_window != 0 ? place == 0 : place > 0 && place < point.jump_bytes;
@@ -92,7 +87,7 @@ bool is_no_way_back(const ProcessBlock& block, const Point& point, const shared:
                     Arrival arrival) {
   const bool inside = is_inside(point, mark.place);
   const bool again = mark.place == 0 && point.jump_bytes != 0 && arrival == Arrival::signal;
-  return (inside || again) && !is_followed(block, frame_around(frame).restorer);
+  return (inside || again) && !sees_return(block, frame_around(frame).restorer);
 }
 
 }  // namespace

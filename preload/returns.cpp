@@ -10,7 +10,7 @@
 //   handler --ret--> visible restorer --SIGSEGV--> uprobe_on_fault --> as at a point of role system_call --> return copy
 //
 // A fault while SIGSEGV is blocked kills. The kernel blocks it only in a SIGSEGV handler of the program's own; such a handler
-// is installed with SA_NODEFER if it is to return this way, and its virtual mask is kept as for SIGTRAP.
+// is installed with SA_NODEFER if the agent sees it return (virtual_mask.cpp), and its virtual mask is kept as for SIGTRAP.
 #include "preload/returns.h"
 
 #include "arch/entry/cpu.h"
@@ -72,6 +72,10 @@ bool returns_through_us(const ProcessBlock& block, u64 restorer) {
 bool can_lead_back(const ProcessBlock& block, u64 restorer) {
   return (block.flags & shared::kBlockLeadsBack) != 0 && block.tid_offset != 0 && shadow_stack() == 0 &&
          has_known_bytes(restorer) && !returns_through_us(block, restorer);
+}
+
+bool sees_return(const ProcessBlock& block, u64 restorer) {
+  return returns_through_us(block, restorer) || can_lead_back(block, restorer);
 }
 
 // Not under a debugger: it would be shown the faults.

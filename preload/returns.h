@@ -10,6 +10,8 @@ namespace uprobe::agent {
 bool returns_through_us(const ProcessBlock& block, u64 restorer);
 // Whether handlers with this restorer can be given the agent's visible one.
 bool can_lead_back(const ProcessBlock& block, u64 restorer);
+// Whether the agent sees the return of a handler with this restorer, in one of these ways.
+bool sees_return(const ProcessBlock& block, u64 restorer);
 // A handler is about to run with this frame, which holds the kernel's mask of the interrupted thread.
 void lead_back(ProcessBlock& block, HandlerFrame& whole);
 

@@ -52,6 +52,10 @@ AppAction* our_action(ProcessBlock& block, u64 signal) {
   return nullptr;
 }
 
+// Whether a load of a hit may raise it. A fault while it is blocked kills; where its handlers' returns are not seen it stays blocked in
+// them, since the virtual mask would never be opened again.
+bool is_load_fault(u64 signal) { return signal == kSigSegv || signal == kSigBus; }
+
 // The kernel's action for one of kOurSignals. SIGTRAP: always the agent's. A fault: the application's flags, mask and
 // restorer with the agent's entry, so that its handler can be entered as the kernel entered the agent.
 KernelSigaction installed_for(const ProcessBlock& block, u64 signal, const AppAction& app) {
@@ -60,8 +64,8 @@ KernelSigaction installed_for(const ProcessBlock& block, u64 signal, const AppAc
   const u64 restart = app.handler > kSigIgn ? ~shared::kSaRestart | app.flags : ~u64{0};
   if (signal == kSigTrap || app.handler <= kSigIgn)
     return {entry, shared::kAgentSaFlags & restart, as_word(uprobe_restorer), 0};
-  // Its handler returns by a fault.
-  const u64 open = signal == kSigSegv && can_lead_back(block, app.restorer) ? shared::kSaNodefer : 0;
+  // Its handler may hit a probe whose loads fault, and may return by a fault.
+  const u64 open = is_load_fault(signal) && sees_return(block, app.restorer) ? shared::kSaNodefer : 0;
   return {as_word(uprobe_app_fault_entry), (app.flags & ~kSaResethand) | kForced | open, app.restorer,
           app.mask & ~kOurSignals};
 }

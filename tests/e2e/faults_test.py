@@ -3,6 +3,7 @@
 catches nothing ends the same way. tests/e2e/fixtures/faults.c has the cases.
 """
 import resource
+import signal
 
 import harness
 
@@ -25,6 +26,63 @@ def sections(text):
         else:
             found[name].append(line)
     return found
+
+# A handler of `number` calls probed functions whose fetch arguments fault as the program did; then it goes on as `how` says.
+IN_HANDLER = r"""
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+static sigjmp_buf saved;
+static jmp_buf unsaved;
+static const char *how;
+static char *bad = (char *)8;
+static int depth, number;
+__attribute__((noinline)) long f(char *p) { asm volatile("" :: "r"(p) : "memory"); return (long)p * 3 + 1; }
+static void show(const char *where) {
+  sigset_t set;
+  sigprocmask(SIG_BLOCK, 0, &set);
+  printf("%s: %d %d %d\n", where, sigismember(&set, SIGSEGV), sigismember(&set, SIGBUS), sigismember(&set, SIGUSR1));
+  fflush(stdout);
+}
+static void on_fault(int got, siginfo_t *info, void *context) {
+  const int turn = ++depth, is_fault = info->si_code > 0;
+  printf("in %d: %d %d %d\n", turn, got, is_fault, sigismember(&((ucontext_t *)context)->uc_sigmask, got));
+  show("handler");
+  f(bad);
+  if (!strcmp(how, "send") && turn == 1) kill(getpid(), got), f(bad);
+  if (!strcmp(how, "again")) *(volatile char *)bad = 1;
+  if (!strcmp(how, "open")) {
+    sigset_t set;
+    sigemptyset(&set), sigaddset(&set, got), sigprocmask(SIG_UNBLOCK, &set, 0);
+    if (turn < 3) *(volatile char *)bad = 1;
+  }
+  printf("out %d\n", turn), fflush(stdout);
+  if (!is_fault) return;
+  if (!strcmp(how, "longjmp")) longjmp(unsaved, 1);
+  siglongjmp(saved, 1);
+}
+int main(int argc, char **argv) {
+  number = atoi(argv[1]), how = argv[2];
+  static char stack[65536];
+  const stack_t other = {.ss_sp = stack, .ss_size = sizeof stack};
+  struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
+  if (!strcmp(how, "stack") && !sigaltstack(&other, 0)) action.sa_flags |= SA_ONSTACK;
+  if (!strcmp(how, "once")) action.sa_flags |= SA_RESETHAND;
+  sigaddset(&action.sa_mask, SIGUSR1), sigaction(number, &action, 0);
+  if (number == SIGBUS) bad = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(tmpfile()), 0);
+  for (int turn = 0; turn < 2; ++turn) {
+    if (!sigsetjmp(saved, 1) && !setjmp(unsaved)) depth = 0, *(volatile char *)bad = 1;
+    show("main"), f(bad);
+  }
+  raise(number), show("end");
+  sigaction(number, 0, &action);
+  return printf("%x\n", action.sa_flags) < 0;
+}
+"""
 
 
 class Faults(harness.TestCase):
@@ -74,6 +132,19 @@ class Faults(harness.TestCase):
                 # the tool reports death by a signal as a shell does, or dies of it as well
                 self.assertIn(seen.returncode, (plain.returncode, 128 - plain.returncode))
                 self.assertEqual(seen.counts(), {name: self.hits[name]})
+
+    def test_loads_that_fault_in_the_handler_of_the_same_fault(self):
+        source = self.write("handler.c", IN_HANDLER)
+        program = harness.compiled([harness.need("cc"), "-O1", "-D_GNU_SOURCE", source], self.path("handler"))
+        for number in (str(int(signal.SIGSEGV)), str(int(signal.SIGBUS))):
+            for how in ("return", "send", "again", "open", "longjmp", "stack", "once"):
+                with self.subTest(signal=number, how=how):
+                    plain = harness.run([program, number, how], before_exec=without_core_dumps)
+                    self.assertIn(b"handler: ", plain.stdout)
+                    seen = harness.run_tool([f"p:f {program}:f v=+0(%di):u8"], [program, number, how])
+                    self.assertEqual(seen.stdout, plain.stdout)
+                    self.assertIn(seen.returncode, (plain.returncode, 128 - plain.returncode))
+                    self.assertGreater(seen.counts()["f"], 0)
 
     # they must not take the room near the loader that the copies of its hooks need
     def test_large_rings(self):
