@@ -39,10 +39,10 @@ Status write_each(target::Target& target, const std::vector<ArmedPlace>& texts) 
   return ok();
 }
 
-Status write_together(target::Target& target, std::span<const ArmedPlace> texts, Part part) {
+Status write_together(target::Target& target, std::span<const ArmedPlace> texts) {
   std::vector<TextPiece> pieces;
   for (const ArmedPlace& text : texts) pieces.push_back({text.at, {text.armed.bytes, text.armed.length}});
-  return write_in_runs(target, std::move(pieces), part);
+  return write_in_runs(target, std::move(pieces));
 }
 
 // Link time, by the writable segments.
@@ -268,8 +268,7 @@ Addr ProcessArming::stands(const shared::Point& point) {
 }
 
 Status ProcessArming::arm(const std::vector<ArmedPlace>& texts, bool no_thread_runs) {
-  if (!target.is_held())
-    return no_thread_runs ? write_together(target, texts, Part::is_deadly) : write_each(target, texts);
+  if (!target.is_held()) return no_thread_runs ? write_together(target, texts) : write_each(target, texts);
   texts_.insert(texts_.end(), texts.begin(), texts.end());
   return ok();
 }
@@ -278,8 +277,8 @@ Status ProcessArming::arm(const std::vector<ArmedPlace>& texts, bool no_thread_r
 Status ProcessArming::write_texts() {
   const auto is_own = [](const ArmedPlace& text) { return text.role != shared::PointRole::probe; };
   const auto probes = std::stable_partition(texts_.begin(), texts_.end(), is_own);
-  RETURN_IF_ERROR(write_together(target, {texts_.begin(), probes}, Part::is_deadly));
-  return write_together(target, {probes, texts_.end()}, Part::is_harmless);
+  RETURN_IF_ERROR(write_together(target, {texts_.begin(), probes}));
+  return write_together(target, {probes, texts_.end()});
 }
 
 void ProcessArming::refuse(const PlannedPoint& point, const std::string& why) {

@@ -3,8 +3,6 @@
 // system calls.
 #pragma once
 
-#include <span>
-
 #include "engine/mailbox/conversation.h"
 #include "engine/target/target.h"
 
@@ -19,11 +17,6 @@ class MailTarget : public target::Target {
   Result<std::vector<target::Mapping>> maps() override { return files_.maps(); }
   Status read(Addr from, void* to, std::size_t bytes) override { return files_.read(from, to, bytes); }
   Status write(Addr to, const void* from, std::size_t bytes) override { return files_.write(to, from, bytes); }
-  // The thread waits for longer than that takes, also where this process is killed.
-  Status write_all(std::span<const target::MemoryPiece> pieces) override {
-    const bool is_written = pieces.size() > 1 && files_.write_by_child(pieces);
-    return is_written ? ok() : Target::write_all(pieces);
-  }
   Result<std::int64_t> system_call(long number, const std::array<std::uint64_t, 6>& arguments) override;
   Result<std::uint64_t> call(Addr function) override;
 

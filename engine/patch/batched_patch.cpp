@@ -2,7 +2,6 @@
 #include "engine/patch/batched_patch.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 #include <vector>
 
@@ -40,20 +39,7 @@ Result<std::vector<Run>> runs_of(target::Target& target, std::span<const TextPie
 
 bool is_breakpoint(const TextPiece& piece) { return piece.bytes.size() == 1; }
 
-bool crosses_pages(const TextPiece& piece) {
-  constexpr std::uint64_t kPage = 4096;
-  return piece.at.value / kPage != (piece.at + (piece.bytes.size() - 1)).value / kPage;
-}
-
-Status write_each(target::Target& target, std::span<const TextPiece> pieces) {
-  const auto runs = runs_of(target, pieces);
-  if (!runs) return runs.error();
-  for (const Run& run : *runs) RETURN_IF_ERROR(target.write(run.begin, run.bytes.data(), run.bytes.size()));
-  return ok();
-}
-
-Status write_together(target::Target& target, std::span<const TextPiece> pieces) {
-  if (pieces.empty()) return ok();
+Status write_breakpoints(target::Target& target, std::span<const TextPiece> pieces) {
   const auto runs = runs_of(target, pieces);
   if (!runs) return runs.error();
   std::vector<target::MemoryPiece> all;
@@ -65,17 +51,16 @@ Status write_together(target::Target& target, std::span<const TextPiece> pieces)
 }  // namespace
 
 // A thread that blocks SIGTRAP, at a place where the agent would see to it and that has no breakpoint, dies at the next one. So of
-// those breakpoints there are none, or all. A jump needs no signal, but is nothing that a thread may execute half of.
-Status write_in_runs(target::Target& target, std::vector<TextPiece> pieces, Part part) {
+// breakpoints there are none, or all, even where the tool is killed in between. A jump needs no signal.
+Status write_in_runs(target::Target& target, std::vector<TextPiece> pieces) {
   std::ranges::sort(pieces, {}, &TextPiece::at);
-  const auto is_first = [part](const TextPiece& piece) {
-    return !crosses_pages(piece) && !(is_breakpoint(piece) && part == Part::is_deadly);
-  };
-  const auto others = std::stable_partition(pieces.begin(), pieces.end(), is_first);
-  const auto breakpoints = std::stable_partition(pieces.begin(), others, std::not_fn(is_breakpoint));
-  RETURN_IF_ERROR(write_each(target, {pieces.begin(), breakpoints}));
-  RETURN_IF_ERROR(write_each(target, {breakpoints, others}));
-  return write_together(target, {others, pieces.end()});
+  const auto breakpoints =
+      std::stable_partition(pieces.begin(), pieces.end(), [](const TextPiece& piece) { return !is_breakpoint(piece); });
+  const std::span<const TextPiece> others(pieces.begin(), breakpoints);
+  const auto runs = runs_of(target, others);
+  if (!runs) return runs.error();
+  for (const Run& run : *runs) RETURN_IF_ERROR(target.write(run.begin, run.bytes.data(), run.bytes.size()));
+  return breakpoints == pieces.end() ? ok() : write_breakpoints(target, {breakpoints, pieces.end()});
 }
 
 }  // namespace uprobe::control

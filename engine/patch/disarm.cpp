@@ -73,9 +73,9 @@ class Disarming {
     TextView text(target_);
     for (std::uint32_t i = 0; i < block_.points().size(); ++i) consider(text, i);
     RETURN_IF_ERROR(block_.set_states(target_, gone_, shared::PointState::unmapped));
-    RETURN_IF_ERROR(restore(probes_, Part::is_harmless, serializer));
+    RETURN_IF_ERROR(restore(probes_, serializer));
     if (keeps_own_) return Error{.code = Code::refused, .text = "the internal points had to stay"};
-    return has_stubs() ? stubs_stay() : restore(own_, Part::is_deadly, serializer);
+    return has_stubs() ? stubs_stay() : restore(own_, serializer);
   }
   // For a process whose threads run and cannot be stopped. Without the points at rt_sigprocmask a thread would block SIGTRAP,
   // and die at the next point that is still armed.
@@ -85,7 +85,7 @@ class Disarming {
     TextView text(target_);
     for (const std::uint32_t i : points) consider(text, block_.leads_to(i));
     RETURN_IF_ERROR(block_.set_states(target_, gone_, shared::PointState::unmapped));
-    return restore(probes_, Part::is_harmless, serializer);
+    return restore(probes_, serializer);
   }
 
  private:
@@ -94,10 +94,9 @@ class Disarming {
     std::vector<std::uint32_t> points;
   };
 
-  Status restore(const Batch& batch, Part part, Serializer& serializer) {
-    const std::vector<Patched> outcomes = put_back_deferred(batch, part)
-                                              ? std::vector(batch.patches.size(), Patched::done)
-                                              : patch_running(target_, batch.patches, serializer);
+  Status restore(const Batch& batch, Serializer& serializer) {
+    const std::vector<Patched> outcomes = put_back_deferred(batch) ? std::vector(batch.patches.size(), Patched::done)
+                                                                   : patch_running(target_, batch.patches, serializer);
     std::vector<std::uint32_t> restored;
     for (std::size_t i = 0; i < outcomes.size(); ++i) {
       if (outcomes[i] == Patched::done) add_restored(restored, batch.points[i]);
@@ -113,11 +112,11 @@ class Disarming {
   }
   // The texts that consider() has checked are unchanged, because no thread runs. False: the caller patches one by one, to see
   // which fails.
-  bool put_back_deferred(const Batch& batch, Part part) {
+  bool put_back_deferred(const Batch& batch) {
     if (!target_.is_held()) return false;
     std::vector<TextPiece> pieces;
     for (const Patch& patch : batch.patches) pieces.push_back({patch.at, {patch.after.data(), patch.size}});
-    return bool(write_in_runs(target_, std::move(pieces), part));
+    return bool(write_in_runs(target_, std::move(pieces)));
   }
   // A failed restore does not count where the memory is gone.
   bool stays(Patched outcome, Addr at) {

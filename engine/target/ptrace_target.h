@@ -46,11 +46,6 @@ class PtraceTarget : public Target {
   Result<std::vector<Mapping>> maps() override;
   Status read(Addr from, void* to, std::size_t bytes) override { return files_.read(from, to, bytes); }
   Status write(Addr to, const void* from, std::size_t bytes) override { return files_.write(to, from, bytes); }
-  // Also those that are left if this process is killed in the middle: the program, which begins then, is in its loader for longer.
-  Status write_all(std::span<const MemoryPiece> pieces) override {
-    const bool is_written = pieces.size() > 1 && files_.write_by_child(pieces);
-    return is_written ? ok() : Target::write_all(pieces);
-  }
   Result<std::int64_t> system_call(long number, const std::array<std::uint64_t, 6>& arguments) override;
   Status system_calls(std::span<SystemCall> calls) override;
   bool is_new_program() const override { return true; }

@@ -21,6 +21,7 @@
 #include "arch/code/return_frame.h"
 #include "engine/shared/agent_header.h"
 #include "engine/target/interrupted_syscall.h"
+#include "engine/target/remote_call_place.h"
 #include "engine/target/seccomp.h"
 #include "engine/target/stopped_process.h"
 #include "engine/target/thread_change.h"
@@ -36,6 +37,45 @@ constexpr auto kTakePace = 5ms;
 constexpr auto kShortPatience = 100ms;
 constexpr auto kOrderPatience = 5s;
 constexpr std::uint64_t kAllSignals = ~std::uint64_t{0};
+
+// What the kernel would do.
+arch::Restart restart_of(const arch::ThreadRegisters& r) {
+  if (arch::call_number(r) < 0) return arch::Restart::none;
+  switch (arch::result(r)) {
+    case kRestart:
+    case kRestartNoIntr:
+    case kRestartNoHandler:
+      return arch::Restart::again;
+    case kRestartBlock:
+      return arch::Restart::rest;
+    default:
+      return arch::Restart::none;
+  }
+}
+
+// In a restartable sequence the kernel would send the thread to the abort handler at its next preemption (kernel/rseq.c). On an
+// remote call it would forget the sequence instead: so it is aborted now.
+void leave_sequence(const ProcessFiles& files, pid_t tid, arch::ThreadRegisters& registers) {
+  constexpr std::uint64_t kDescriptorAt = 8;  // struct rseq::rseq_cs
+  struct Configuration {
+    std::uint64_t area;
+    std::uint32_t bytes, signature, flags, pad;
+  } configuration{};
+  struct Section {
+    std::uint32_t version, flags;
+    std::uint64_t begin, bytes, abort;
+  } section{};
+  std::uint64_t descriptor = 0;
+  constexpr auto kGetRseqConfiguration = static_cast<__ptrace_request>(0x420f);
+  if (::ptrace(kGetRseqConfiguration, tid, as_data(sizeof configuration), &configuration) <= 0) return;
+  if (configuration.area == 0) return;
+  const Addr at{configuration.area + kDescriptorAt};
+  if (!files.read(at, &descriptor, sizeof descriptor) || descriptor == 0) return;
+  if (!files.read(Addr{descriptor}, &section, sizeof section)) return;
+  if (arch::instruction_pointer(registers) - section.begin >= section.bytes) return;
+  const std::uint64_t none = 0;
+  if (files.write(at, &none, sizeof none)) arch::set_instruction_pointer(registers, section.abort);
+}
 
 // Cut short by the tool, or by SIGSTOP, which no mask holds back. (EINTR is a result: what it ended may not be begun again.)
 bool begins_again(std::int64_t result) {
@@ -102,8 +142,9 @@ Status StoppedProcess::send(pid_t tid) {
   Thread* t = thread(tid);
   if (t == nullptr) return process_ended();
   if (!may_call_) return Error{.code = Code::refused, .text = "a seccomp filter may kill it for a system call"};
-  leave_sequence(*this, tid, t->registers);
-  const arch::RemoteCallCode code = arch::make_remote_call(way_home(t->registers, t->mask));
+  leave_sequence(files_, tid, t->registers);
+  const arch::RemoteCallCode code =
+      arch::make_remote_call(arch::return_to(t->registers, t->mask, restart_of(t->registers)));
   RETURN_IF_ERROR(files_.write(place_, code.data(), code.size()));
   away_ = tid;
   is_at_rest_ = true;

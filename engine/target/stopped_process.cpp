@@ -19,7 +19,6 @@
 #include <sys/wait.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -28,6 +27,7 @@
 #include "engine/base/procfs.h"
 #include "engine/target/interrupted_syscall.h"
 #include "engine/target/process_stat.h"
+#include "engine/target/remote_call_place.h"
 #include "engine/target/thread_change.h"
 
 namespace uprobe::target {
@@ -58,7 +58,6 @@ Result<std::unique_ptr<StoppedProcess>> StoppedProcess::hold(pid_t pid, std::chr
   std::unique_ptr<StoppedProcess> process(new StoppedProcess(files.take(), patience));
   process->look_at_sleepers();
   RETURN_IF_ERROR(process->hold_all());
-  RETURN_IF_ERROR(process->deliver_faults());
   const auto stat = stat_of(pid);
   if (process->threads_.empty()) return stat && !has_ended(*stat) ? in_execve() : process_ended();
   // It may have called execve before it was stopped. The thread that did may have the first one's id now, and have no tracer.
@@ -221,22 +220,6 @@ std::vector<ThreadPlace> StoppedProcess::places() const {
   return all;
 }
 
-namespace {
-
-// The kernel makes such a write as a whole, or not at all (fs/proc/base.c, mem_rw).
-bool is_in_one_page(const MemoryPiece& piece) {
-  constexpr std::uint64_t kUnit = 4096;
-  return !piece.bytes.empty() && piece.at.value / kUnit == (piece.at + (piece.bytes.size() - 1)).value / kUnit;
-}
-
-}  // namespace
-
-Status StoppedProcess::write_all(std::span<const MemoryPiece> pieces) {
-  if (pieces.size() == 1 && is_in_one_page(pieces.front())) return Target::write_all(pieces);
-  if (write_all_or_none(*this, pieces) || files_.write_by_child(pieces)) return ok();
-  return Target::write_all(pieces);
-}
-
 bool StoppedProcess::is_remote_call(std::uint64_t ip) const { return ip - place_.value < arch::kRemoteCallBytes; }
 
 // Sent by a tool that was killed, on its return path: that must not be overwritten, nor taken away.
@@ -249,35 +232,6 @@ Status StoppedProcess::await_others_remote_calls() {
     RETURN_IF_ERROR(let_run(away->tid, kMoment));
   }
   return Error{.code = Code::refused, .text = "a thread does not come back from what a killed tool made it do"};
-}
-
-namespace {
-
-constexpr std::uint64_t bit(int signal) { return std::uint64_t{1} << (signal - 1); }
-
-// Whether a breakpoint or fault of the thread is pending, and not blocked.
-bool has_pending_fault(pid_t tid, std::uint64_t mask) {
-  constexpr std::uint64_t kFaults = bit(SIGTRAP) | bit(SIGSEGV) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGILL);
-  std::array<siginfo_t, 8> pending{};
-  __ptrace_peeksiginfo_args first{.off = 0, .flags = 0, .nr = static_cast<std::int32_t>(pending.size())};
-  const long count = ::ptrace(PTRACE_PEEKSIGINFO, tid, &first, pending.data());
-  const auto is_fault = [mask](const siginfo_t& one) { return (bit(one.si_signo) & kFaults & ~mask) != 0; };
-  return count > 0 && std::any_of(pending.begin(), pending.begin() + count, is_fault);
-}
-
-}  // namespace
-
-// A stop comes before the signal of an instruction that has just been executed, or has failed. Elsewhere than there its handler would
-// not know it, so it is taken before the thread is led to other places.
-Status StoppedProcess::deliver_faults() {
-  for (int moments = 0; moments < kMostMoments; ++moments) {
-    const auto late = std::find_if(threads_.begin(), threads_.end(), [](const Thread& t) {
-      return !t.in_group_stop && has_pending_fault(t.tid, t.mask);
-    });
-    if (late == threads_.end()) break;
-    RETURN_IF_ERROR(let_run(late->tid, kMoment));
-  }
-  return ok();
 }
 
 Status StoppedProcess::set_mask(pid_t tid, std::uint64_t mask) {

@@ -44,7 +44,9 @@ class StoppedProcess : public Target {
   Result<std::vector<Mapping>> maps() override { return files_.maps(); }
   Status read(Addr from, void* to, std::size_t bytes) override { return files_.read(from, to, bytes); }
   Status write(Addr to, const void* from, std::size_t bytes) override { return files_.write(to, from, bytes); }
-  Status write_all(std::span<const MemoryPiece> pieces) override;
+  Status write_all(std::span<const MemoryPiece> pieces) override {
+    return files_.write_by_child(pieces) ? ok() : Target::write_all(pieces);
+  }
   bool is_held() const override { return true; }
   std::vector<ThreadPlace> places() const override;
 
@@ -91,7 +93,6 @@ class StoppedProcess : public Target {
   Status await_stops(std::vector<pid_t>& stopping, std::chrono::steady_clock::time_point deadline);
   Status take_state(pid_t tid, bool in_group_stop);
   Status await_others_remote_calls();
-  Status deliver_faults();
   std::optional<int> await_change(std::chrono::steady_clock::time_point deadline);
   Error blocked();
   std::optional<int> change_by(pid_t tid, std::chrono::steady_clock::time_point deadline);

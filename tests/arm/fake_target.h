@@ -11,7 +11,6 @@
 #include <cstring>
 #include <functional>
 #include <map>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -31,7 +30,6 @@ class FakeTarget : public target::Target {
   std::vector<Write> writes;
   std::vector<Addr> reads;
   std::vector<long> calls;
-  std::size_t together = 0;                    // pieces that were to be written all or none
   std::function<void(const Write&)> on_write;  // called before each write
 
   // The id of a real process: files are looked up through /proc/PID/root.
@@ -75,10 +73,6 @@ class FakeTarget : public target::Target {
     return {};
   }
 
-  Status write_all(std::span<const target::MemoryPiece> pieces) override {
-    together += pieces.size();
-    return Target::write_all(pieces);
-  }
   Status read(Addr from, void* to, std::size_t bytes) override {
     reads.push_back(from);
     std::uint8_t* at = find(from, bytes);

@@ -362,47 +362,6 @@ static int lines(const char* unused) {
   return finish();
 }
 
-// Threads begin all the time, in every second thread with all signals blocked. A line of answer to each line, once each of the threads
-// has begun others.
-enum { kBeginners = 2 };
-static long begun[kBeginners];
-
-static void* begin_others(void* of) {
-  long* const count = of;
-  sigset_t all, before;
-  sigfillset(&all);
-  for (;; __atomic_fetch_add(count, 1, __ATOMIC_SEQ_CST)) {
-    pthread_t other;
-    if ((count - begun) % 2 == 0) pthread_sigmask(SIG_BLOCK, &all, &before);
-    if (pthread_create(&other, NULL, call_five, NULL) == 0) pthread_join(other, NULL);
-    if ((count - begun) % 2 == 0) pthread_sigmask(SIG_SETMASK, &before, NULL);
-  }
-  return NULL;
-}
-
-static void await_beginnings(void) {
-  for (int i = 0; i < kBeginners; ++i)
-    for (const long seen = __atomic_load_n(&begun[i], __ATOMIC_SEQ_CST);
-         __atomic_load_n(&begun[i], __ATOMIC_SEQ_CST) < seen + 3;)
-      usleep(100);
-}
-
-static int beginnings(const char* unused) {
-  (void)unused;
-  for (int i = 0; i < kBeginners; ++i) {
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, begin_others, &begun[i]) != 0) return 1;
-  }
-  printf("ready\n");
-  fflush(stdout);
-  for (int seen = getchar(); seen != EOF; seen = getchar()) {
-    await_beginnings();
-    printf("goes on\n");
-    fflush(stdout);
-  }
-  _exit(kExitCode);
-}
-
 // More threads at once than a small RLIMIT_DATA has room for, if each took more than its own small stack.
 static void* wait_for_all(void* barrier) {
   call(1);
@@ -448,7 +407,6 @@ static const struct {
              {"stopped", stopped},
              {"signal", ends_by},
              {"lines", lines},
-             {"beginnings", beginnings},
              {"quick", ends_quickly},
              {"at-once", ends_at_once},
              {"without-main", ends_without_main},

@@ -21,8 +21,7 @@ struct Moments {
   uint32_t calls;  // so far
   uint32_t when;   // 0: never
   uint32_t signal;
-  uint32_t
-      whom;  // 0: the process that calls; 1: the process that it calls ptrace for; 2: all of the tool's; else a process id
+  uint32_t whom;   // 0: the process that calls; 1: the process that it calls ptrace for; else a process id
   uint32_t fired;  // the process that has the signal
 };
 
@@ -53,19 +52,11 @@ int setpgid(pid_t pid, pid_t group) {
   return (int)syscall(SYS_setpgid, pid, group);
 }
 
-// Each is in a group of its own, or in the tool's.
-static void signal_all(pid_t tool) {
-  __atomic_store_n(&moments->fired, (uint32_t)tool, __ATOMIC_SEQ_CST);
-  syscall(SYS_kill, -getpgid(tool), moments->signal);
-  syscall(SYS_kill, getpid(), moments->signal);
-}
-
 static void come(pid_t tracee) {
   if (moments == NULL || is_guardian() || (moments->whom == 1 && tracee == 0)) return;
   const int error = errno;
   if (__atomic_add_fetch(&moments->calls, 1, __ATOMIC_SEQ_CST) == __atomic_load_n(&moments->when, __ATOMIC_SEQ_CST)) {
     const pid_t self = getpid() == writer ? its_parent : getpid();
-    if (moments->whom == 2) return signal_all(self);
     const pid_t whom = moments->whom == 0 ? self : moments->whom == 1 ? tracee : (pid_t)moments->whom;
     if (whom == self) __atomic_store_n(&moments->fired, (uint32_t)whom, __ATOMIC_SEQ_CST);
     syscall(SYS_kill, whom, moments->signal);

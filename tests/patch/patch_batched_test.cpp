@@ -50,19 +50,6 @@ TEST_F(Batched, BreakpointsComeAfterJumps) {
   EXPECT_EQ(text(kText + 0xeff, 7), (Bytes{0x90, 0xe9, 1, 2, 3, 4, 0x90}));
 }
 
-TEST_F(Batched, PartsThatAreDeadlyAndPiecesOnTwoPagesAreWrittenTogether) {
-  const auto together = [this](std::vector<TextPiece> pieces, control::Part part) {
-    target_.together = 0;
-    EXPECT_TRUE(control::write_in_runs(target_, std::move(pieces), part));
-    return target_.together;
-  };
-  const std::vector<TextPiece> breakpoints{{kText + 0x10, kBreakpoint}, {kText + 0x2010, kBreakpoint}};
-  EXPECT_EQ(together(breakpoints, control::Part::is_harmless), 0U);
-  EXPECT_EQ(together(breakpoints, control::Part::is_deadly), 2U);
-  EXPECT_EQ(together({{kText + 0x10, kJump}, {kText + 0x1ffd, kJump}}, control::Part::is_harmless), 1U);
-  EXPECT_EQ(text(kText + 0x1ffd, 5), (Bytes{0xe9, 1, 2, 3, 4}));
-}
-
 TEST_F(Batched, APageWithoutAPieceIsNotWritten) {
   write({{kText + 0x10, kBreakpoint}, {kText + 0x2f00, kBreakpoint}});
   ASSERT_EQ(target_.writes.size(), 2U);
