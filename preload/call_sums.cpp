@@ -28,7 +28,7 @@ struct Call {
   u64 check;                 // digest of all others and of the seal; 0: empty
 };
 static_assert(sizeof(Call) == 32);
-constexpr u32 kSetBits = 11, kWays = 4;
+constexpr u32 kSetBits = 10, kWays = 4;
 alignas(64) Call calls[kWays << kSetBits];
 
 // Odd numbers without a pattern. Products of independent words take as long as one.

@@ -17,7 +17,7 @@ using shared::Op;
 using shared::RecordHead;
 using shared::Reg;
 
-inline constexpr u32 kMostStack = 1200;  // below the red zone; jump.S checks for more
+inline constexpr u32 kMostStack = 1232;  // below the red zone; jump.S checks for more
 inline constexpr u32 kClaimed = 4;
 
 inline u32 cpus() { return static_cast<u32>(::sysconf(_SC_NPROCESSORS_CONF)); }

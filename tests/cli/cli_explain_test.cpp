@@ -75,8 +75,8 @@ TEST(CliExplain, ABreakpointSaysWhyAndWhatWouldBeBetter) {
   says(slow, "1,300 nanoseconds. Without --tier=int3 it would be a jump where that is safe.");
   slow.why = "the function has code that nothing known leads to";
   says(slow, "Another instruction of the function may take a jump");
-  slow.why = "Go code: its stacks may be too small for a trampoline";
-  says(slow, "1,300 nanoseconds. So it is everywhere in Go code.\n");
+  slow.why = "Go code of a version that is not known: its stacks may be too small for a trampoline";
+  says(slow, "1,300 nanoseconds. So it is everywhere in its Go code.\n");
 }
 
 TEST(CliExplain, ARunningProcess) {

@@ -24,6 +24,7 @@ int main(void) { return top(1) + top(3) == 206 ? 0 : 1; }
 """
 MASKS = [(re.compile(pattern, re.M), masked) for pattern, masked in (
     (r'"time":\d+\.\d{9}', '"time":TIME'),
+    (r"^\d+ (?=python3;)", "COUNT "),  # the environment's variables count, too
     (r'"(pid|tid|parent|cpu)":\d+', r'"\1":NUMBER'),
     (r',"parent":NUMBER', ""),  # where it could be told
     (r"^ *(\S+)-\d+ +(\[\d+\] +)?\d+\.\d{6}", r"\1 TIME"),

@@ -153,7 +153,7 @@ class Overflow(harness.TestCase):
         self.assertEqual((done.returncode, done.stdout), (0, b"done\n"), done.stderr)
         tables = pathlib.Path(self.trace).read_text(encoding="utf-8").split("# trigger info")[1:]
         self.assertEqual(len(tables), 2)
-        self.assertEqual([re.findall(r"2\^0 .*hitcount: +(\d+)", table) for table in tables], [["1"], ["1"]])
+        self.assertEqual([re.findall(r"2\^0 .*hitcount: +(\d+)", table) for table in tables], [["2"], ["2"]])
 
     def test_a_snapshot_of_nothing(self):
         done = harness.run([*self.words, "--trigger=snapshot", "--", self.program, "1", "alone"])
