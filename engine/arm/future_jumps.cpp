@@ -2,6 +2,7 @@
 #include "engine/arm/future_jumps.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <optional>
@@ -117,11 +118,13 @@ Status FutureJumps::step(target::Target& target, Addr at, std::span<const std::u
   if (points.empty()) return forget(pid), ok();
   auto block = Block::read(target, at);
   if (!block) return block.error();
-  const bool is_traced = procfs::tracer_of(pid) != 0;
+  const pid_t tracer = procfs::tracer_of(pid);
+  const bool is_traced = tracer != 0;
   if (is_traced || block->head().left != 0 || target::borrows_memory(pid)) {
     forget(pid);
     for (const std::uint32_t i : points)
-      if (is_traced && i < block->points().size()) note(*block, i, "another program traces the process");
+      if (is_traced && tracer != ::getpid() && i < block->points().size())
+        note(*block, i, "another program traces the process");
     return ok();
   }
   forget_ended();

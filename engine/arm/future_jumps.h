@@ -16,7 +16,7 @@
 // jump is written by the patch protocol (patch.h). A window of one instruction has no middle, so nothing is looked at.
 //
 // The proof ends where the breakpoint may have been away for a moment: when the block has a new stamp (points were added or
-// removed), when the text had to be mended, and while a debugger traces the process. A window into whose middle the copy of another
+// removed), when the text had to be mended, while another tool changes the process, and while a debugger traces it. A window into whose middle the copy of another
 // point leads stays a breakpoint, because a thread may be in that copy for any length of time.
 //
 // Costs: a thread that does not sleep is stopped for about 100 us per look, at most a hundredth of the time.
