@@ -106,9 +106,10 @@ function(uprobe_in_target target)
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:-ffreestanding -fno-exceptions -fno-rtti -fno-stack-protector -fno-threadsafe-statics
-      -fno-jump-tables -O2 -falign-functions -falign-loops -falign-jumps -fno-function-sections -fno-data-sections -fno-sanitize=all -fcf-protection=none -fno-asynchronous-unwind-tables -fno-builtin
+      -fno-jump-tables -O2 -fno-function-sections -fno-data-sections -fno-sanitize=all -fcf-protection=none -fno-asynchronous-unwind-tables -fno-builtin
       ${UPROBE_IN_TARGET_FLAGS}>
     # No loop of memcpy turned into a call of memcpy.
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-fno-tree-loop-distribute-patterns
+      ${UPROBE_ALIGNED}
       ${UPROBE_IN_TARGET_GNU_FLAGS}>)
 endfunction()
