@@ -118,13 +118,13 @@ Status FutureJumps::step(target::Target& target, Addr at, std::span<const std::u
   if (points.empty()) return forget(pid), ok();
   auto block = Block::read(target, at);
   if (!block) return block.error();
-  const pid_t tracer = procfs::tracer_of(pid);
-  const bool is_traced = tracer != 0;
+  const auto tracer = procfs::tracer_of(pid);
+  const bool is_traced = tracer != 0;  // or has ended
+  const bool is_anothers = tracer.value_or(0) != 0 && tracer != ::getpid();
   if (is_traced || block->head().left != 0 || target::borrows_memory(pid)) {
     forget(pid);
     for (const std::uint32_t i : points)
-      if (is_traced && tracer != ::getpid() && i < block->points().size())
-        note(*block, i, "another program traces the process");
+      if (is_anothers && i < block->points().size()) note(*block, i, "another program traces the process");
     return ok();
   }
   forget_ended();
