@@ -97,7 +97,7 @@ bool is_gone(pid_t pid, pid_t tid) {
 // The next of them after `latest`, in a circle.
 std::vector<pid_t> in_turn(const std::set<pid_t>& threads, pid_t latest) {
   std::vector<pid_t> all(threads.begin(), threads.end());
-  std::ranges::rotate(all, std::ranges::upper_bound(all, latest));
+  std::rotate(all.begin(), std::ranges::upper_bound(all, latest), all.end());
   return all;
 }
 
