@@ -33,12 +33,13 @@ inline shared::ProcessBlock& empty_block() {
   static struct {
     shared::ProcessBlock head;
     shared::ThreadEntry threads[shared::kThreadEntries];
-    u32 hash[1];  // of no points
+    u32 hash[2];  // of no points
   } tables;
   std::memset(&tables, 0, sizeof tables);
   shared::ProcessBlock& block = tables.head;
   block.thread_offset = offsetof(decltype(tables), threads);
   block.hash_offset = offsetof(decltype(tables), hash);
+  block.hash_bits = 1;
   block.magic = shared::kBlockMagic;
   block.pid = static_cast<u32>(::getpid());
   agent::uprobe_block = &block;
