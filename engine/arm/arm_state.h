@@ -2,6 +2,8 @@
 // What the arming of all processes of a session shares: the options, the facts known of files and processes, and the report.
 #pragma once
 
+#include <sys/types.h>
+
 #include <map>
 #include <optional>
 #include <set>
@@ -50,6 +52,28 @@ struct ArmReport {
   std::vector<BarredReport> barred;               // kMostBarred at most
 };
 
+// Breakpoints that this tool itself has written where a jump is to come (future_jumps.h). Others look alike: those where a foreign
+// breakpoint was found on a jump, which may still be there.
+class AwaitedJumps {
+ public:
+  void set(pid_t pid, Addr at, bool is_awaited) {
+    if (is_awaited) places_[pid].insert(at);
+    if (const auto known = places_.find(pid); !is_awaited && known != places_.end()) known->second.erase(at);
+  }
+  void forget(pid_t pid) { places_.erase(pid); }
+  bool has(pid_t pid, Addr at) const {
+    const auto found = places_.find(pid);
+    return found != places_.end() && found->second.contains(at);
+  }
+  template <class Ended>
+  void forget_if(Ended ended) {
+    std::erase_if(places_, [&](const auto& known) { return ended(known.first); });
+  }
+
+ private:
+  std::map<pid_t, std::set<Addr>> places_;
+};
+
 struct ArmState {
   // Both arguments must outlive it.
   ArmState(const ProbeSet& its_probes, const ArmOptions& its_options)
@@ -63,6 +87,7 @@ struct ArmState {
 
   const ProbeSet& probes;
   const ArmOptions options;
+  AwaitedJumps awaited;
   ArmReport report;
   InternalPoints own;
   std::optional<JumpPlanner> jumps;  // nothing: breakpoints only

@@ -66,12 +66,14 @@ Status Armer::mend(target::Target& target, Addr at) {
   TextView text(target);
   for (std::uint32_t i = 0; i < block->points().size(); ++i) {
     if (mended(text, block->points()[i], block->undo()[i]).size != 0) suspects.push_back(i);
+    if (!state_.awaited.has(target.pid(), Addr{block->points()[i].address})) continue;
     if (is_future(text, block->points()[i], block->undo()[i])) future.push_back(i);
   }
   state_.known.keep(block.take());
   if (!future.empty() && is_being_changed(target, at)) future.clear();
   if (suspects.empty()) return future_.step(target, at, future);
   future_.forget(target.pid());
+  state_.awaited.forget(target.pid());
   if (procfs::tracer_of(target.pid()) != 0) return ok();
   const auto maps = target.maps();
   auto now = Block::read(target, at);

@@ -110,6 +110,7 @@ void FutureJumps::note(const Block& block, std::uint32_t point, const std::strin
 // Programs that end with future jumps leave their proofs here.
 void FutureJumps::forget_ended() {
   if (processes_.size() < kManyProcesses) return;
+  state_.awaited.forget_if([](pid_t pid) { return target::has_ended(pid); });
   std::erase_if(processes_, [](const auto& known) { return target::has_ended(known.first); });
 }
 
@@ -249,6 +250,7 @@ Status FutureJumps::write(target::Target& target, Block& block, Process& process
       continue;
     }
     process.proofs.erase(Addr{block.points()[points[n]].address});
+    state_.awaited.set(target.pid(), Addr{block.points()[points[n]].address}, false);
     for (const shared::Consumer& consumer : block.list_of(points[n])) {
       report.jumps.add(consumer.event);
       if (report.breakpoints.has(consumer.event)) report.against[consumer.event] = "at first, a jump later";

@@ -15,6 +15,9 @@
 // parent's memory: as long as there is one, the thread that made it has not been seen outside. When all threads have been, the
 // jump is written by the patch protocol (patch.h). A window of one instruction has no middle, so nothing is looked at.
 //
+// Only breakpoints that this tool itself has written for this process wait for a jump (AwaitedJumps); where a foreign breakpoint was
+// found, in a process that forked from such a one, and after an execve, they stay.
+//
 // The proof ends where the breakpoint may have been away for a moment: when the block has a new stamp (points were added or
 // removed), when the text had to be mended, while another tool changes the process, and while a debugger traces it. A window into whose middle the copy of another
 // point leads stays a breakpoint, because a thread may be in that copy for any length of time.

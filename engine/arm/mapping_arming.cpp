@@ -470,6 +470,7 @@ Status MappingArming::publish() {
     texts.push_back(text_of(p.prefix_window ? index_of(p.prefix_window->known) : index));
     const bool is_jump = p.window != nullptr && !p.is_future;
     if (p.is_future) texts.back().armed = {{shared::kBreakpoint}, 1};
+    state_.awaited.set(target_.pid(), Addr{p.point.address}, p.is_future);
     add_events(state_.report.armed_events, *p.planned);
     add_events(is_jump ? state_.report.jumps : state_.report.breakpoints, *p.planned);
   }
