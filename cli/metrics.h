@@ -77,7 +77,7 @@ class MetricsSocket {
   static Result<std::optional<MetricsSocket>> open(const Options& options, int pid);
 
   Status serve();
-  // Whether somebody has asked.
+  // Whether a program has asked.
   bool is_due() { return server_.is_wanted(); }
   void show(const std::vector<EventProgress>& events, const std::vector<CallSummary>& calls);
   void finish(const Summary& summary, const std::vector<CallSummary>& calls);
