@@ -109,9 +109,11 @@ void leave_out(const std::function<bool(std::string_view)>& is_meant, SessionOpt
 
 // Whether the program, or an allocator of its own, has C++'s forms. They are asked for by the first of them alone.
 bool has_own_new(const SessionOptions& options, const Preparer& preparer) {
+  const auto is_other = [](const Definition& one) { return allocator_in(one.text) != kNew; };
+  if (std::ranges::all_of(options.definitions, is_other)) return false;  // as without --leak: nothing is copied
   SessionOptions alone = options;
-  std::erase_if(alone.definitions, [](const Definition& one) { return allocator_in(one.text) != kNew; });
-  if (alone.definitions.empty() || !preparer.prepare(alone)) return false;
+  std::erase_if(alone.definitions, is_other);
+  if (!preparer.prepare(alone)) return false;
   return std::ranges::none_of(preparer.report(), [](const PlanReport& one) { return is_in_library(one.path); });
 }
 
