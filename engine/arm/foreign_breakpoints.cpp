@@ -38,16 +38,6 @@ bool is_future(TextView& text, const shared::Point& point, const shared::Undo& u
          shared::is_future_jump(point, undo, now);
 }
 
-// Whether another tool, which is alive, is changing the process.
-bool is_being_changed(const shared::ProcessBlock& head) {
-  return head.changer != 0 && !threads_of(static_cast<pid_t>(head.changer)).empty();
-}
-
-bool is_being_changed(target::Target& target, Addr block) {
-  const auto now = Block::read(target, block);
-  return !now || is_being_changed(now->head());
-}
-
 std::string note_of(const target::Mapping& m, Addr at) {
   return m.path + ": " + hex(m.offset + (at - m.begin)) +
          ": a foreign breakpoint stood there for a while; hits during that time are not counted";
@@ -70,7 +60,6 @@ Status Armer::mend(target::Target& target, Addr at) {
     if (is_future(text, block->points()[i], block->undo()[i])) future.push_back(i);
   }
   state_.known.keep(block.take());
-  if (!future.empty() && is_being_changed(target, at)) future.clear();
   if (suspects.empty()) return future_.step(target, at, future);
   future_.forget(target.pid());
   state_.awaited.forget(target.pid());

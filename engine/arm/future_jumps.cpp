@@ -16,6 +16,7 @@
 #include "engine/base/signal_masked_thread.h"
 #include "engine/patch/patch.h"
 #include "engine/patch/thread_look.h"
+#include "engine/process/processes.h"
 #include "engine/shared/future_jump.h"
 #include "engine/target/attachable.h"
 #include "engine/target/process_stat.h"
@@ -122,7 +123,8 @@ Status FutureJumps::step(target::Target& target, Addr at, std::span<const std::u
   const auto tracer = procfs::tracer_of(pid);
   const bool is_traced = tracer != 0;  // or has ended
   const bool is_anothers = tracer.value_or(0) != 0 && tracer != ::getpid();
-  if (is_traced || block->head().left != 0 || target::borrows_memory(pid)) {
+  const shared::ProcessBlock& head = block->head();
+  if (is_traced || head.left != 0 || is_being_changed(head) || target::borrows_memory(pid)) {
     forget(pid);
     for (const std::uint32_t i : points)
       if (is_anothers && i < block->points().size()) note(*block, i, "another program traces the process");

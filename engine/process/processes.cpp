@@ -73,6 +73,10 @@ bool shows_session(const std::string& maps) { return maps.find(kSessionName) != 
 
 }  // namespace
 
+bool is_being_changed(const shared::ProcessBlock& block) {
+  return block.changer != 0 && !threads_of(static_cast<pid_t>(block.changer)).empty();
+}
+
 bool has_session(pid_t pid) { return shows_session(maps_of(pid)); }
 
 namespace {

@@ -10,6 +10,7 @@
 #include "engine/base/address.h"
 #include "engine/base/result.h"
 #include "engine/process/agent_image.h"
+#include "engine/shared/process_block.h"
 #include "engine/target/process_list.h"
 #include "engine/target/target.h"
 
@@ -40,6 +41,9 @@ AreaRange area_range(const std::vector<target::Mapping>& maps, Addr area);
 // Whether a process is the tool of the session with this inode: a tool keeps the descriptor, a traced process has none. A
 // process can be the tool of one session and traced by another.
 bool is_tool_of(pid_t pid, ino_t memfd);
+
+// Whether another tool, which is alive, is changing the process with this block.
+bool is_being_changed(const shared::ProcessBlock& block);
 
 // Whether a process maps any session.
 bool has_session(pid_t pid);
