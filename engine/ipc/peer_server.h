@@ -36,6 +36,7 @@ class Client {
   int known_as = 0;
   plan::Tier tier = plan::Tier::automatic;
   std::vector<std::uint16_t> events;  // in the order of its definitions
+  bool is_settled = true;             // the reader has handed on all that was recorded before it left
 
  private:
   friend class PeerServer;

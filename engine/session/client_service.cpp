@@ -4,12 +4,21 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "engine/attach/attach.h"
 
 namespace uprobe {
 namespace {
+
+using namespace std::chrono_literals;
+
+// The reader may be delayed by its own output, or by a crowded machine.
+constexpr auto kArrivalPatience = 2000ms;
+constexpr auto kDeparturePatience = 10'000ms;  // a client waits longer for its summary (client_tool.cpp)
+constexpr const char* kUnsettledNote =
+    "the tool that reads the records was more than ten seconds late: hits of that time are in none of these counts";
 
 Error going() { return Error{.code = Code::refused, .text = "the session has ended", .retry = Retry::anew}; }
 
@@ -79,7 +88,7 @@ Result<std::vector<std::string>> ClientService::admit_now(const std::shared_ptr<
   RETURN_IF_ERROR(parts_.changes.may_join(*more, hello.tier));
   client->owner = owner, client->tier = hello.tier, client->known_as = control::known_as(client->pid());
   parts_.reader.ask();  // while output was blocked the rings were not read, and they may be full
-  parts_.reader.settle();
+  static_cast<void>(parts_.reader.settle(kArrivalPatience));
   auto events = parts_.changes.join(*more, client);
   if (!events) return events.error();
   client->events = events.take();
@@ -91,7 +100,7 @@ bool ClientService::dismiss(Client& client) {
   parts_.changes.alone([&] {
     if (parts_.recording.is_on()) parts_.changes.leave(client.owner);
   });
-  parts_.reader.settle();
+  client.is_settled = parts_.reader.settle(kDeparturePatience);
   const std::lock_guard lock(admission_);
   --client_count_;
   is_closing_ = is_closing_ || (is_left_ && client_count_ == 0);
@@ -104,7 +113,9 @@ ClientCalls ClientService::calls() {
       .dismiss = [this](Client& client) { return dismiss(client); },
       .summary_of =
           [this](const Client& client) {
-            return parts_.changes.alone([&] { return parts_.report.summary_of(client.owner, &client); });
+            Summary summary = parts_.changes.alone([&] { return parts_.report.summary_of(client.owner, &client); });
+            if (!client.is_settled) summary.notes.push_back(kUnsettledNote);
+            return summary;
           },
       .forget =
           [this](const Client& client) { parts_.changes.alone([&] { parts_.table.free_events_of(client.owner); }); },
@@ -127,7 +138,7 @@ bool ClientService::is_deserted() {
 
 void ClientService::leave_to_clients(const std::function<void()>& print_last) {
   parts_.changes.retire();
-  parts_.reader.settle();
+  const bool is_settled = parts_.reader.settle(kDeparturePatience);
   parts_.recording.own().discard();
   {
     const std::lock_guard lock(admission_);
@@ -136,6 +147,7 @@ void ClientService::leave_to_clients(const std::function<void()>& print_last) {
   print_last();
   parts_.changes.alone([&] {
     own_summary_ = parts_.report.summary_of(0, nullptr);
+    if (!is_settled) own_summary_->notes.push_back(kUnsettledNote);
     parts_.table.free_events_of(0);
   });
 }

@@ -6,10 +6,6 @@
 
 namespace uprobe {
 
-using namespace std::chrono_literals;
-
-constexpr auto kSettlePatience = 2000ms;  // the reader may be delayed by its own output
-
 // If no thread can be made, the next turn tries again.
 void ReaderThread::start() {
   own_.begin_queue();
@@ -35,10 +31,10 @@ Ending ReaderThread::join() {
   return ending_;
 }
 
-void ReaderThread::settle() {
+bool ReaderThread::settle(std::chrono::milliseconds patience) {
   std::unique_lock lock(settling_);
   const std::uint64_t mine = ++wanted_;
-  settled_.wait_for(lock, kSettlePatience, [&] { return is_over_ || done_ >= mine; });
+  return settled_.wait_for(lock, patience, [&] { return is_over_ || done_ >= mine; });
 }
 
 void ReaderThread::serve_settling(const std::function<void()>& hand_on) {

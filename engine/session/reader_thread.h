@@ -2,10 +2,12 @@
 // Decides which thread reads the rings. That is the one of run(), until there is a client: then a thread of its own reads for
 // the rest of the session, since the output of run() may be blocked, and the session's own records go through a queue.
 //
-// A client that comes or goes waits for the reader (settle): all that is recorded by then has to be handed on.
+// A client that comes or goes waits for the reader (settle): all that is recorded by then has to be handed on. One that comes
+// waits a moment, since its own hits come later; one that goes waits longer, since what is not handed on is in no count.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -35,8 +37,9 @@ class ReaderThread {
 
   // A client's thread: asks for the reader thread. It begins now or after the turn of run() that is in progress.
   void ask();
-  // Any thread but the one that reads: waits until that has handed on everything that is recorded by now.
-  void settle();
+  // Any thread but the one that reads: waits until that has handed on everything that is recorded by now, or for `patience`.
+  // False: it has not.
+  bool settle(std::chrono::milliseconds patience);
 
   // The thread that reads: if others wait for it, calls `hand_on`, which hands on everything that is recorded by now.
   void serve_settling(const std::function<void()>& hand_on);

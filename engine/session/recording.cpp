@@ -217,7 +217,11 @@ void Recording::read_all() {
 void Recording::hand_on(const trace::EventRecord& record) {
   const std::string_view task = names_.name(record.task, record.ns);
   const EventTable::Route* const route = table_.route_of(record.type);
-  if (route == nullptr || !route->client) return own_.take(record.type, record, task);
+  if (route == nullptr || !route->client) {
+    // A client that has left takes no more, and what it left in the rings is not the session's own.
+    if (table_.probes()[record.type].owner == 0) own_.take(record.type, record, task);
+    return;
+  }
   if (record.ns >= route->since) route->client->records.take({route->index, record, task});
 }
 
@@ -243,8 +247,9 @@ void Recording::poll_settled() {
     for (std::uint32_t i = 0; i < area_->ring_count(); ++i) waiting = waiting || is_older_pending(i, now);
     std::this_thread::sleep_for(std::chrono::microseconds(10));  // more than the difference of the CPUs' clocks
     if (waiting) continue;
+    // Where hits come faster than they can be handed on there is always more.
     do poll();
-    while (reader_->next_poll().count() == 0);
+    while (reader_->next_poll().count() == 0 && !reader_->has_handed_on_ticks(now));
     return;
   }
   read_all();

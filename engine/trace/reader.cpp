@@ -134,6 +134,14 @@ std::uint64_t Reader::taken_limit() const {
   return limit;
 }
 
+// No record that has been taken and waits is older.
+std::uint64_t Reader::first_waiting() const {
+  std::uint64_t first = kNoLimit;
+  for (const Source& source : sources_)
+    if (!source.copy.empty()) first = std::min(first, source.copy.front_time());
+  return first;
+}
+
 bool Reader::all_emptied() const { return std::ranges::all_of(sources_, &Source::emptied); }
 
 std::size_t Reader::merge(std::uint64_t limit, std::size_t most, const Sink& sink) {
@@ -253,7 +261,7 @@ void Reader::poll(const Sink& sink, const RunSink& runs) {
     done += slice;
     more = slice >= kSlice || (slice != 0 && !all_emptied());
   }
-  if (!more) certain_ = std::max(certain_, std::min({watermark(), taken_limit(), options_.now()}));
+  certain_ = std::max(certain_, std::min({watermark(), taken_limit(), first_waiting(), options_.now()}));
   advise(fill, more);
 }
 

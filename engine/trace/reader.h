@@ -63,6 +63,8 @@ class Reader {
 
   // Whether no record can come that is as old as this time (nanoseconds of CLOCK_MONOTONIC), or older.
   bool has_handed_on(std::uint64_t ns) { return clock_.to_ns(certain_) > ns; }
+  // The same for a time of the counter.
+  bool has_handed_on_ticks(std::uint64_t ticks) const { return certain_ > ticks; }
 
   const ReaderCounts& counts() const { return counts_; }
 
@@ -101,6 +103,7 @@ class Reader {
   void follow_claim(Source& source, const RingView& view, std::uint64_t now);
   std::uint64_t watermark() const;
   std::uint64_t taken_limit() const;
+  std::uint64_t first_waiting() const;
   bool all_emptied() const;
   // Return how many records they have handed on: all up to that time, in runs; or `most` of them in order.
   std::size_t hand_on_certain(const Sink& sink, const RunSink& runs);

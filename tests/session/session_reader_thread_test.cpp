@@ -54,7 +54,7 @@ TEST_F(ReaderThreadTest, NothingIsHandedOnWhenNoOtherThreadWaits) {
 TEST_F(ReaderThreadTest, AThreadWaitsUntilRecordsAreHandedOn) {
   std::atomic<bool> is_handed_on{false}, was_handed_on{false}, is_back{false};
   std::thread waiter([&] {
-    reader_.settle();
+    EXPECT_TRUE(reader_.settle(std::chrono::minutes(1)));
     was_handed_on = is_handed_on.load();
     is_back = true;
   });
@@ -69,6 +69,12 @@ TEST_F(ReaderThreadTest, AThreadWaitsUntilRecordsAreHandedOn) {
   waiter.join();
   EXPECT_EQ(calls, 1);
   EXPECT_TRUE(was_handed_on);
+}
+
+TEST_F(ReaderThreadTest, AReaderThatIsLateIsTold) {
+  EXPECT_FALSE(reader_.settle(std::chrono::milliseconds(1)));
+  reader_.end_settling();
+  EXPECT_TRUE(reader_.settle(std::chrono::milliseconds(0))) << "no thread reads any more";
 }
 
 }  // namespace
