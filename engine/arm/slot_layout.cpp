@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "arch/abi/processor.h"
@@ -41,7 +42,9 @@ struct Made {
   std::size_t copy_bytes = 0, marks = 0;
 };
 
+// Slots are compared as bytes, and padding differs.
 template <class T>
+requires std::has_unique_object_representations_v<T>
 void append(std::vector<std::uint8_t>& bytes, const T& value) {
   bytes.resize(bytes.size() + sizeof value);
   std::memcpy(bytes.data() + bytes.size() - sizeof value, &value, sizeof value);

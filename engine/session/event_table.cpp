@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "engine/spec/listing.h"
@@ -11,6 +12,7 @@ namespace uprobe {
 namespace {
 
 template <class T>
+requires std::has_unique_object_representations_v<T>
 bool is_same(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }

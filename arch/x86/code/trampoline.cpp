@@ -9,6 +9,7 @@
 #include "arch/code/trampoline.h"
 
 #include <cassert>
+#include <type_traits>
 
 #include "arch/code/trampoline_record.h"
 #include "arch/code/trampoline_support.h"
@@ -128,6 +129,8 @@ void Maker::finish_head() {
   std::size_t used = 0;
   for (const unsigned insn : labels_.may_fault) head.faults[used++] = {static_cast<shared::u16>(insn), to};
   made_.bytes = a_.take();
+  // Bodies are compared as bytes, and padding differs.
+  static_assert(std::has_unique_object_representations_v<shared::BodyHead>);
   std::memcpy(made_.bytes.data(), &head, sizeof head);
 }
 
