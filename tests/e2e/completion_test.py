@@ -20,6 +20,9 @@ int main() { shop::Cart cart; for (;;) usleep(take_text(take_node(cart.add(10000
 """
 FOLDER = "packaging/completion"
 SECONDS = 60
+# With it begin the names of this test's processes, and of no other's: five letters, since a name has 15 bytes.
+OWN = "".join(chr(ord("a") + os.getpid() // 26 ** place % 26) for place in range(5))
+NAMED = "import sys; open('/proc/self/comm', 'w').write(sys.argv[1]); print(); sys.stdout.flush(); input()"
 
 
 class Completion:
@@ -66,10 +69,11 @@ class Completion:
         self.check(f"-P {pid}", "-P", pid)
         self.check(f"-P 1,{pid}", f"1,{pid}")
         harness.wait_until(lambda: os.readlink(f"/proc/{pid}/exe") == self.program, "the program")
-        os.rename(self.program, self.path("unique-name"))
-        named = self.process(self.path("unique-name"))
-        harness.wait_until(lambda: os.readlink(f"/proc/{named}/exe") == self.path("unique-name"), "the program")
-        self.check("--comm=uniq", "--comm=unique-name")
+        renamed = self.path(f"{OWN}-name")
+        os.rename(self.program, renamed)
+        named = self.process(renamed)
+        harness.wait_until(lambda: os.readlink(f"/proc/{named}/exe") == renamed, "the program")
+        self.check(f"--comm={OWN}", f"--comm={OWN}-name")
 
     def test_functions_of_the_named_object(self):
         name = self.program
@@ -115,13 +119,12 @@ class Completion:
 
     def test_names_that_a_shell_would_run(self):
         """Of objects and processes: the line gets the name as one word, and nothing of it runs."""
-        for name in ("uq$(>bad)", "uq`>bad`", "uq;>bad", "uq'>bad", 'uq">bad'):
+        for name in (f"{OWN}{end}" for end in ("$(>bad)", "`>bad`", ";>bad", "'>bad", '">bad')):
             with open(self.path(name), "wb"):
                 pass
-            process = subprocess.Popen([sys.executable, "-c", "import sys; open('/proc/self/comm', 'w').write(sys.argv[1]); print(); "
-                                        "sys.stdout.flush(); input()", name], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            process = subprocess.Popen([sys.executable, "-c", NAMED, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             process.stdout.readline()
-            for line, word in ((f"-x {self.path('uq')}", self.path(name)), ("--comm uq", name)):
+            for line, word in ((f"-x {self.path(OWN)}", self.path(name)), (f"--comm {OWN}", name)):
                 with self.subTest(line=line, name=name):
                     self.check(line, word)
             process.communicate(b"\n")
@@ -224,7 +227,9 @@ class Fish(Completion, harness.TestCase):
         script = f"source {self.scripts}/uprobe-run.fish; complete -C (cat)"
         seen = harness.run([self.fish, "--no-config", "-c", script], stdin=line.encode(), env=self.environment, cwd=self.folder)
         self.assertEqual((seen.returncode, seen.stderr), (0, b""))
-        return line.split(" ")[:-1] + [each.split("\t")[0] for each in seen.stdout.decode().splitlines()]
+        # Of several the key inserts what they have in common: other processes have numbers that begin like those of this test.
+        candidates = [each.split("\t")[0] for each in seen.stdout.decode().splitlines()]
+        return line.split(" ")[:-1] + ([os.path.commonprefix(candidates)] if candidates else [])
 
 
 class Scripts(harness.TestCase):
@@ -237,17 +242,16 @@ class Scripts(harness.TestCase):
 
     def test_names_that_a_shell_would_run(self):
         """Any process may have made them: what the key puts into the line is the name, or nothing."""
-        names = ["uq$(id)", "uq`id`", "uq'x", 'uq"x', "uq\x1b[2J", "uq;id", "uq x", "uqplain"]
+        names = [f"{OWN}{end}" for end in ("$(id)", "`id`", "'x", '"x', "\x1b[2J", ";id", " x", "plain")]
         for name in names:
-            process = subprocess.Popen([sys.executable, "-c", "import sys; open('/proc/self/comm', 'w').write(sys.argv[1]); print(); "
-                                        "sys.stdout.flush(); input()", name], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            process = subprocess.Popen([sys.executable, "-c", NAMED, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             self.addCleanup(process.communicate, b"\n")
             process.stdout.readline()
-        bare = self.complete("--comm", "uq")
-        self.assertEqual({shlex.split(word)[0] for word in bare if "\\E" not in word}, {*names} - {"uq\x1b[2J"})
+        bare = self.complete("--comm", OWN)
+        self.assertEqual({shlex.split(word)[0] for word in bare if "\\E" not in word}, {*names} - {f"{OWN}\x1b[2J"})
         self.assertNotIn("\x1b", "".join(bare))
-        self.assertEqual(self.complete("--comm", "'uq"), {"uq$(id)", "uq`id`", 'uq"x', "uq;id", "uq x", "uqplain"})
-        self.assertEqual(self.complete("--comm", '"uq'), {"uq'x", "uq;id", "uq x", "uqplain"})
+        self.assertEqual(self.complete("--comm", f"'{OWN}"), {f"{OWN}{end}" for end in ("$(id)", "`id`", '"x', ";id", " x", "plain")})
+        self.assertEqual(self.complete("--comm", f'"{OWN}'), {f"{OWN}{end}" for end in ("'x", ";id", " x", "plain")})
 
     def test_bash_by_the_arrays_that_it_fills(self):
         complete = self.complete
