@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Several live parts are one trace, and a process's writes to its own part delay the records of another by a bounded time.
+// Several live parts are one trace, and a process's writes to its own part delay the records of another by a bounded time. And what the
+// reader knows to have handed on.
 #include <gtest/gtest.h>
 
 #include "engine/trace/reader.h"
@@ -104,6 +105,25 @@ TEST_F(PartsTest, SoDoAllRingsOfAllParts) {
               }
             }),
             kBound + kMillisecond);
+}
+
+// A tool that leaves waits for what is older than its leaving, however much comes after that.
+TEST(ReaderTest, WhatIsHandedOnIsKnownWhileThereIsMore) {
+  Area area = make_area(1, 8u << 20, {make_program(24)});
+  FakeTime time;
+  TaskNames names("/nonexistent");
+  Collected got;
+  Reader reader(area, time.clock, names, time.options());
+  RingWriter writer(area, 0);
+  for (std::uint64_t i = 0; i < 100'000; ++i) ASSERT_TRUE(writer.write(kStart + i, make_payload(0, 55, i)));
+  time.now += kMillisecond;
+  reader.poll(got.sink());
+  ASSERT_EQ(reader.next_poll().count(), 0) << "there is more";
+  EXPECT_TRUE(reader.has_handed_on_ticks(kStart + 65'000));
+  EXPECT_FALSE(reader.has_handed_on_ticks(kStart + 65'536)) << "a record of that time waits";
+  reader.poll(got.sink());
+  EXPECT_TRUE(reader.has_handed_on_ticks(kStart + 100'000));
+  EXPECT_FALSE(reader.has_handed_on_ticks(kStart + kMillisecond)) << "a hit may come";
 }
 
 }  // namespace

@@ -587,20 +587,6 @@ TEST_F(LargeRingTest, OnePollHandsOnALimitedNumber) {
   EXPECT_GE(reader.next_poll(), microseconds(1000));
 }
 
-// A tool that leaves waits for what is older than its leaving, however much comes after that.
-TEST_F(LargeRingTest, WhatIsHandedOnIsKnownWhileThereIsMore) {
-  Reader reader = make_reader();
-  for (std::uint64_t i = 0; i < 100'000; ++i) ASSERT_TRUE(write(0, i));
-  time_.now += kMillisecond;
-  reader.poll(got_.sink());
-  ASSERT_EQ(reader.next_poll(), microseconds(0)) << "there is more";
-  EXPECT_TRUE(reader.has_handed_on_ticks(kStart + 65'000));
-  EXPECT_FALSE(reader.has_handed_on_ticks(kStart + 65'536)) << "a record of that time waits";
-  reader.poll(got_.sink());
-  EXPECT_TRUE(reader.has_handed_on_ticks(kStart + 100'000));
-  EXPECT_FALSE(reader.has_handed_on_ticks(kStart + kMillisecond)) << "a hit may come";
-}
-
 TEST_F(ReaderTest, NoEventsAndNothingRecorded) {
   Area area = make_area(1, 8192, {});
   Reader reader(area, time_.clock, names_, time_.options());
