@@ -75,13 +75,19 @@ class Tracer:
         return engines[0]
 
 
-def engines_of(pid):
-    """Processes that map the session of a process and are no part of it."""
+# What this test starts inherits it, so that the tools of other tests, which run at the same time, are told from its own.
+OWN = f"UPROBE_E2E={os.getpid()}"
+os.environ.update([OWN.split("=")])
+
+
+def engines():
+    """The tracers of this test that have a session, also those that have outlived their launchers."""
     found = []
     for other in filter(str.isdigit, os.listdir("/proc")):
         try:
             is_engine = read(f"/proc/{other}/comm") == "uprobe-engine\n"
-            if is_engine and "uprobe-session" in read(f"/proc/{other}/maps"):
+            is_own = is_engine and OWN in read(f"/proc/{other}/environ").split("\0")
+            if is_own and "uprobe-session" in read(f"/proc/{other}/maps"):
                 found.append(int(other))
         except OSError:
             pass
@@ -174,7 +180,7 @@ class BusyCase(TracersCase):
         return [f"p:{name} {self.program}:{name} %di:s64 %si:s64" for name in names]
 
     def check_as_before(self):
-        wait_until(lambda: engines_of(self.target.pid) == [], "the engines' end")
+        wait_until(lambda: engines() == [], "the engines' end")
         self.assertEqual(checksum_of_text(self.target.pid), self.text)
         self.assertEqual(signals_of(self.target.pid), self.before)
 
@@ -284,7 +290,8 @@ class Ways(BusyCase):
     def test_the_engine_is_killed_when_it_has_outlived_its_front(self):
         target, first, client = self.two()
         first.leave()
-        os.kill(engines_of(target.pid)[0], signal.SIGKILL)
+        engine, = engines()
+        os.kill(engine, signal.SIGKILL)
         self.assertIn(b"has been killed", client.end(125).error)
         self.check_as_before()
         self.end_well(target)
@@ -455,8 +462,9 @@ class Launched(TracersCase):
         def queued():
             """The hits that the tool has read for the client, and those that found the rings full on a crowded machine are none."""
             seen = harness.run([tool(), "--control", str(self.target.pid), "--stats"])
-            hits, lost = re.search(rb"uprobes/f, of process \d+ (\d+) hits, (\d+) lost", seen.stdout).groups()
-            return int(hits) - int(lost)
+            counts = re.search(rb"uprobes/f, of process \d+ (\d+) hits, (\d+) lost", seen.stdout)
+            self.assertTrue(counts, seen.stderr)
+            return int(counts[1]) - int(counts[2])
         wait_until(lambda: queued() > 1000000, "a million hits", 100)
         return client
 
