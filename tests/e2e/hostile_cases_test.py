@@ -24,7 +24,7 @@ def libc_path():
     return os.path.realpath(re.search(r"(/\S*/libc\.so\.6)", listing)[1])
 
 
-class HostileCases(harness.TestCase):
+class HostileCase(harness.TestCase):
     def compile(self, source, how):
         """The program's path."""
         compiler = harness.need("musl-gcc" if how.startswith("musl") else "gcc")
@@ -67,6 +67,10 @@ class HostileCases(harness.TestCase):
             event, number = one.split("=")
             self.assertEqual(found.get(event or "x"), (number.encode(), b""), seen.stderr[:2000])
 
+
+class Cases(HostileCase):
+    """With those of the table."""
+
     def test_signals_that_a_descriptor_does_not_show_are_said(self):
         """Only if a signal was sent: naming them for a descriptor alone has no effect."""
         for source, how, sent in (("signalfd_for_trap", "", b"3 of SIGTRAP"), ("signalfd_for_trap", "musl", b"3 of SIGTRAP"),
@@ -85,6 +89,10 @@ class HostileCases(harness.TestCase):
                                             f"r:x {program}:probed"), "--", program])
         self.assertEqual((seen.returncode, seen.stdout), (0, plain.stdout), seen.stderr)
         self.assertIn(b": 1 hit\n", seen.stderr)
+
+
+class OfEachTier(HostileCase):
+    """These choose the tier themselves, or run without one: once is enough."""
 
     def test_own_steps_through_returns(self):
         """Each instruction once and in order: through jumps and their approaches, exits, chains of tail calls."""
@@ -136,7 +144,7 @@ def add_cases():
         def test(self, source=source, how=how, text=text, expected=expected):
             self.check(source, how, text, expected)
         name = "test_" + source + ("_" + how.replace("-", "_") if how else "")
-        setattr(HostileCases, name, test if state == "holds" else unittest.expectedFailure(test))
+        setattr(Cases, name, test if state == "holds" else unittest.expectedFailure(test))
 
 
 add_cases()

@@ -206,7 +206,7 @@ class Changing(Approach):
         chance = random.Random(1)
         self.start(*(self.definition(name) for name in ("one", "four", "memory", "branch", "stack")))
         there = set()
-        for _ in range(60):
+        for _ in range(60 if harness.LONG else 24):
             name = chance.choice(["one", "four", "memory", "branch", "stack"])
             starts = {"one": (4, 0), "four": (4, 3, 2, 1, 0), "memory": (3, 0), "branch": (2, 0), "stack": (3, 2, 0)}[name]
             event = f"{name}_{chance.choice(starts)}"
