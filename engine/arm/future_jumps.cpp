@@ -248,7 +248,8 @@ Status FutureJumps::write(target::Target& target, Block& block, Process& process
   ArmReport& report = state_.report;
   for (std::size_t n = 0; n < points.size(); ++n) {
     if (outcomes[n] != Patched::done) {
-      note(block, points[n], "its code could not be changed");
+      // Of a process that has ended what told against the jump so far stays true.
+      if (!target::has_ended(target.pid())) note(block, points[n], "its code could not be changed");
       continue;
     }
     process.proofs.erase(Addr{block.points()[points[n]].address});
