@@ -161,7 +161,7 @@ Status protect_restorer(StoppedProcess& process, const MappedAgent& agent, int p
   const std::uint64_t page = agent.place(agent.header.visible_restorer).value & ~std::uint64_t{4095};
   auto done = process.system_call(SYS_mprotect, {page, 4096, static_cast<std::uint64_t>(protection), 0, 0, 0});
   if (!done) return done.error();
-  return *done == 0 ? ok() : Status(system_error("mprotect in the target", static_cast<int>(-*done)));
+  return *done == 0 ? ok() : Status(target::failed_in_target("mprotect", *done));
 }
 
 // A tool may have been killed after it mapped its area and before the agent knew of it.

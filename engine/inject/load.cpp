@@ -144,7 +144,7 @@ Status set_dispositions(Target& target, Addr scratch, AllDispositions& all) {
   }
   RETURN_IF_ERROR(target.system_calls(calls));
   for (const SystemCall& call : calls)
-    if (call.has_failed()) return system_error("rt_sigaction in the target", static_cast<int>(-call.result));
+    if (call.has_failed()) return target::failed_in_target("rt_sigaction", call.result);
   return target.read(scratch, all.data(), sizeof all);
 }
 

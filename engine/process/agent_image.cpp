@@ -93,7 +93,7 @@ Result<int> AgentImage::open_path_in(target::Target& target, Addr scratch, std::
   constexpr auto kHere = static_cast<std::uint64_t>(static_cast<std::int64_t>(AT_FDCWD));
   auto number = target.system_call(SYS_openat, {kHere, scratch.value, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0, 0, 0});
   if (!number) return number.error();
-  if (*number < 0) return system_error("opening the agent in the target", static_cast<int>(-*number));
+  if (*number < 0) return target::failed_in_target("opening the agent", *number);
   return static_cast<int>(*number);
 }
 

@@ -25,6 +25,7 @@
 namespace uprobe::control {
 namespace {
 
+using target::failed_in_target;
 using target::Target;
 
 // A message of one byte and a descriptor, as recvmsg takes it; laid out for its address in the target.
@@ -55,21 +56,17 @@ Error exchanged() {
       .text = "a process that shares its descriptors has exchanged one of the tool's; stop that process first"};
 }
 
-Error failed(const char* what, std::int64_t result) {
-  return system_error(std::string(what) + " in the target", static_cast<int>(-result));
-}
-
 int access_of(int fd) { return ::fcntl(fd, F_GETFL) & O_ACCMODE; }
 
 Result<int> open_by_name(Target& target, Addr scratch, int fd) {
-  if (!shares_our_view(target.pid())) return failed("open of a file of the tool", -ENOENT);
+  if (!shares_our_view(target.pid())) return failed_in_target("open of a file of the tool", -ENOENT);
   const std::string link = procfs::path(::getpid(), "fd/") + std::to_string(fd);
   RETURN_IF_ERROR(target.write(scratch, link.c_str(), link.size() + 1));
   constexpr auto kHere = static_cast<std::uint64_t>(static_cast<std::int64_t>(AT_FDCWD));
   const auto flags = static_cast<std::uint64_t>(access_of(fd) | O_CLOEXEC);
   auto opened = target.system_call(SYS_openat, {kHere, scratch.value, flags, 0, 0, 0});
   if (!opened) return opened.error();
-  return *opened < 0 ? Result<int>(failed("open of a file of the tool", *opened)) : static_cast<int>(*opened);
+  return *opened < 0 ? Result<int>(failed_in_target("open of a file of the tool", *opened)) : static_cast<int>(*opened);
 }
 
 // Whether the target itself has made this socket pair: the descriptor is sent to no other process.
@@ -101,12 +98,12 @@ Result<int> receive(Target& target, Addr scratch, int socket) {
   const auto number = static_cast<std::uint64_t>(socket);
   auto got = target.system_call(SYS_recvmsg, {number, scratch.value, MSG_CMSG_CLOEXEC | MSG_DONTWAIT, 0, 0, 0});
   if (!got) return got.error();
-  if (*got < 0) return failed("recvmsg", *got);
+  if (*got < 0) return failed_in_target("recvmsg", *got);
   RETURN_IF_ERROR(target.read(scratch, &m, sizeof m));
   cmsghdr head;
   std::memcpy(&head, m.control, sizeof head);
   if (m.head.msg_controllen < CMSG_LEN(sizeof(int)) || head.cmsg_type != SCM_RIGHTS)
-    return failed("receiving a descriptor", -EMFILE);
+    return failed_in_target("receiving a descriptor", -EMFILE);
   int fd = -1;
   std::memcpy(&fd, m.control + CMSG_LEN(0), sizeof fd);
   return fd;
@@ -125,7 +122,7 @@ void close_socket_in(Target& target, int number) {
 Result<int> send_through_socket(Target& target, Addr scratch, int fd) {
   auto made = target.system_call(SYS_socketpair, {AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, scratch.value, 0, 0});
   if (!made) return made.error();
-  if (*made < 0) return failed("socketpair", *made);
+  if (*made < 0) return failed_in_target("socketpair", *made);
   int ends[2] = {-1, -1};
   RETURN_IF_ERROR(target.read(scratch, ends, sizeof ends));
   const Status sent = send_to(target.pid(), ends[0], fd);

@@ -41,8 +41,14 @@ SystemCall map_call(Addr at, std::uint64_t bytes, int protection, int flags, int
                         static_cast<std::uint64_t>(static_cast<std::int64_t>(fd)), offset}};
 }
 
+Error failed_in_target(const std::string& what, std::int64_t result) {
+  Error error = system_error(what + " in the target", static_cast<int>(-result));
+  error.err = 0;
+  return error;
+}
+
 Result<Addr> mapped_by(const SystemCall& call, const std::string& what) {
-  if (call.has_failed()) return system_error("mmap of " + what + " in the target", static_cast<int>(-call.result));
+  if (call.has_failed()) return failed_in_target("mmap of " + what, call.result);
   return Addr{static_cast<std::uint64_t>(call.result)};
 }
 

@@ -75,6 +75,10 @@ class Target {
   virtual Result<std::uint64_t> call(Addr function);
 };
 
+// What is said of a system call that the target has made and the kernel has refused: "WHAT in the target: ...". It has no `err`,
+// because that says something about the tool's own calls, such as that it may not trace.
+Error failed_in_target(const std::string& what, std::int64_t result);
+
 // mmap as a call of a list, and its result; an Error names what it was for.
 SystemCall map_call(Addr at, std::uint64_t bytes, int protection, int flags, int fd = -1, std::uint64_t offset = 0);
 Result<Addr> mapped_by(const SystemCall& call, const std::string& what);

@@ -163,6 +163,16 @@ TEST(Launch, EachCallOfAListHasItsResult) {
 }
 
 // The signal that ends a list may come from elsewhere too.
+// EPERM of the tool's own calls says that it may not trace.
+TEST(FailedInTarget, IsNoFailureOfTheToolsOwn) {
+  SystemCall refused = map_call({}, 4096, PROT_READ, MAP_PRIVATE);
+  refused.result = -EPERM;
+  const auto mapped = mapped_by(refused, "the agent");
+  ASSERT_FALSE(mapped);
+  EXPECT_EQ(mapped.error().text, "mmap of the agent in the target: Operation not permitted");
+  EXPECT_EQ(mapped.error().err, 0);
+}
+
 TEST(Launch, ASignalThatEndsNoListIsDeliveredOnce) {
   const LaunchHooks hooks{.in_child = [] {
     sigset_t mask;
