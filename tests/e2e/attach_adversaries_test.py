@@ -42,7 +42,7 @@ class AdversaryCase(harness.TestCase):
 class Descriptors(AdversaryCase):
     """A process that shares the target's descriptors exchanges them while the tool works there."""
 
-    ROUNDS = 60
+    ROUNDS = 60 if harness.LONG else 24
 
     def attach_often(self, process):
         worked = 0
