@@ -63,8 +63,9 @@ def names(pid, file):
 
 
 def left_of(path):
-    """Processes whose command line names a file of the test."""
-    return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and path.encode() in names(pid, "cmdline")]
+    """Processes whose command line or environment names a file of the test: the tracer hides its command line."""
+    return [int(pid) for pid in os.listdir("/proc")
+            if pid.isdigit() and any(path.encode() in names(pid, file) for file in ("cmdline", "environ"))]
 
 
 class Run:
