@@ -20,9 +20,9 @@ std::optional<FileVersion> version_of(const std::string& path) {
 }
 
 std::optional<FileVersion> mapped_version(pid_t pid, const target::Mapping& m) {
-  const auto identity = mapped_identity(pid, m);
-  const auto name = identity ? mapped_name(pid, m, *identity) : Result<std::string>(Error{});
-  return name ? version_of(*name) : std::nullopt;
+  for (const std::string& name : names_of(pid, m))
+    if (const auto version = version_of(name)) return version;
+  return std::nullopt;
 }
 
 bool changes_program(const PlannedPoint& point) {

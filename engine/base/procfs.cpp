@@ -35,6 +35,12 @@ std::string name_of(pid_t pid) {
   return name && !name->empty() ? name->substr(0, name->size() - 1) : std::string();
 }
 
+// The kernel writes a line's end and a backslash as two characters (fs/proc/array.c, proc_task_name).
+std::string name_in(std::string_view status) {
+  const auto name = field(status, "Name");
+  return name && name->find('\\') == std::string_view::npos ? std::string(*name) : std::string();
+}
+
 std::string called(pid_t pid) {
   const std::string name = name_of(pid);
   return "process " + std::to_string(pid) + (name.empty() ? name : " (" + name + ")");

@@ -29,6 +29,9 @@ std::string link(const std::string& path);
 // The name of a process or thread (comm); empty: there is no such process, or it has no name.
 std::string name_of(pid_t pid);
 
+// The same of the text of its `status` file. Empty also where that shows the name with other characters in place of some of its own.
+std::string name_in(std::string_view status);
+
 // "process 12 (zsh)", or "process 12" where it has no name.
 std::string called(pid_t pid);
 

@@ -146,9 +146,10 @@ Result<std::string> foretell(pid_t pid, bool trusts) {
   return std::string("has the tool's own seccomp filter, which allows all that is needed");
 }
 
+namespace {
+
 // Such a program has the filters of the tool, and more only where one was added on the way.
-bool may_be_killed_for_calls(pid_t pid) {
-  if (!target::is_filtered(pid, pid)) return false;
+bool may_filters_kill(pid_t pid) {
   Programs programs(is_before);
   if (target::can_suspend_filters() && add_filters(pid, programs)) {
     const Reading reading = read_answers(programs);
@@ -156,6 +157,14 @@ bool may_be_killed_for_calls(pid_t pid) {
   }
   const auto is_harmless = [](TrialResult r) { return r == TrialResult::made || r == TrialResult::refused; };
   return !target::has_as_many_filters_as_we(pid) || !std::ranges::all_of(own_filters_results(), is_harmless);
+}
+
+}  // namespace
+
+bool may_be_killed_for_calls(pid_t pid) { return target::is_filtered(pid, pid) && may_filters_kill(pid); }
+
+bool may_be_killed_for_calls(target::Target& target) {
+  return target::shows_filters(target.status()) && may_filters_kill(target.pid());
 }
 
 }  // namespace uprobe::control

@@ -32,5 +32,6 @@ Result<std::string> foretell(pid_t pid, bool trusts);
 // Whether a filter may kill a program that was started under the tool, or has become one, for a system call that the agent makes on
 // its own.
 bool may_be_killed_for_calls(pid_t pid);
+bool may_be_killed_for_calls(target::Target& target);
 
 }  // namespace uprobe::control

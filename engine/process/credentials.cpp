@@ -75,18 +75,22 @@ Result<std::string> read_in(int folder, const char* name) {
   return text;
 }
 
+// Adds the namespace of the process that the text is about.
+Result<Credentials> complete(Result<Credentials> parsed, int folder, const std::string& name) {
+  struct stat user {};
+  if (!parsed) return parsed;
+  if (::fstatat(folder, name.c_str(), &user, 0) != 0) return system_error(name, errno);
+  parsed->namespace_device = user.st_dev;
+  parsed->user_namespace = user.st_ino;
+  return parsed;
+}
+
 Result<Credentials> credentials_in(const std::string& path) {
   const Fd folder(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!folder) return system_error(path, errno);
   const auto status = read_in(folder.get(), "status");
   if (!status) return status.error();
-  auto credentials = parse_credentials(*status);
-  if (!credentials) return credentials;
-  struct stat user {};
-  if (::fstatat(folder.get(), "ns/user", &user, 0) != 0) return system_error(path + "/ns/user", errno);
-  credentials->namespace_device = user.st_dev;
-  credentials->user_namespace = user.st_ino;
-  return credentials;
+  return complete(parse_credentials(*status), folder.get(), "ns/user");
 }
 
 bool is_subset(std::uint64_t some, std::uint64_t all) { return (some & ~all) == 0; }
@@ -146,6 +150,12 @@ Result<Credentials> parse_credentials(const std::string& status) {
 }
 
 Result<Credentials> credentials_of(pid_t pid) { return credentials_in(procfs::path(pid)); }
+
+Result<Credentials> credentials_of_stopped(target::Target& target) {
+  const auto status = target.status();
+  if (!status) return status.error();
+  return complete(parse_credentials(*status), AT_FDCWD, procfs::path(target.pid(), "ns/user"));
+}
 
 Result<Credentials> own_credentials() { return credentials_in("/proc/self"); }
 

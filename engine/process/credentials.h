@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "engine/base/result.h"
+#include "engine/target/target.h"
 
 namespace uprobe::control {
 
@@ -37,6 +38,8 @@ struct Credentials {
 
 // All of the result is about one process: if the id was given to another process while it was read, that is an Error.
 Result<Credentials> credentials_of(pid_t pid);
+// The same of a process that this one traces and has stopped: its id is its own until the tracer has seen its end.
+Result<Credentials> credentials_of_stopped(target::Target& target);
 // The same for the tool itself.
 Result<Credentials> own_credentials();
 

@@ -11,6 +11,7 @@
 #include "engine/base/procfs.h"
 
 namespace uprobe::control {
+
 namespace {
 
 std::string map_file(pid_t pid, const target::Mapping& m) {
@@ -19,13 +20,11 @@ std::string map_file(pid_t pid, const target::Mapping& m) {
   return name;
 }
 
-// The kernel shows a path as seen from this process's root or, where that does not reach it (another mount namespace), from the
-// root of the other process. map_files needs privileges.
-std::array<std::string, 3> names_of(pid_t pid, const target::Mapping& m) {
-  return {procfs::path(pid, "root") + m.path, m.path, map_file(pid, m)};
-}
-
 }  // namespace
+
+std::array<std::string, 3> names_of(pid_t pid, const target::Mapping& m) {
+  return {map_file(pid, m), procfs::path(pid, "root") + m.path, m.path};
+}
 
 std::optional<elf::Identity> identity_of(const std::string& path) {
   struct stat status {};
@@ -34,8 +33,7 @@ std::optional<elf::Identity> identity_of(const std::string& path) {
 }
 
 std::optional<elf::Identity> mapped_identity(pid_t pid, const target::Mapping& m) {
-  const auto names = names_of(pid, m);
-  for (const std::string& name : {names[2], names[0], names[1]})
+  for (const std::string& name : names_of(pid, m))
     if (const auto identity = identity_of(name)) return identity;
   return std::nullopt;
 }
@@ -61,7 +59,8 @@ std::optional<Addr> address_in(const std::vector<MappedText>& text, const elf::I
 }
 
 Result<std::string> mapped_name(pid_t pid, const target::Mapping& m, const elf::Identity& identity) {
-  for (const std::string& name : names_of(pid, m))
+  const auto names = names_of(pid, m);
+  for (const std::string& name : {names[1], names[2], names[0]})
     if (identity_of(name) == identity) return name;
   return Error{.code = Code::not_found, .text = "cannot be opened from this mount namespace", .where = m.path};
 }

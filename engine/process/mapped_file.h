@@ -2,6 +2,7 @@
 // The file of another process's mapping, as the tool can reach it.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,10 @@ namespace uprobe::control {
 
 // By stat; nothing: there is no such file.
 std::optional<elf::Identity> identity_of(const std::string& path);
+
+// Names of the mapped file, the surest one first. The kernel's link to it takes privileges; a path is shown as seen from this
+// process's root or, where that does not reach it (another mount namespace), from the root of the other process.
+std::array<std::string, 3> names_of(pid_t pid, const target::Mapping& mapping);
 
 // By stat: the device and inode in /proc/PID/maps are not stat's on every file system.
 std::optional<elf::Identity> mapped_identity(pid_t pid, const target::Mapping& mapping);

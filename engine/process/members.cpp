@@ -47,7 +47,7 @@ Result<Member> open_member(const trace::Area& area, pid_t pid) {
   if (!handle) return system_error("pidfd_open", errno);
   auto files = target::ProcessFiles::open(pid);
   if (!files) return files.error();
-  const auto maps = files->maps();
+  const auto maps = files->shared_files();
   if (!maps) return maps.error();
   const std::uint64_t device = device_of(plan), live_offset = const_cast<trace::Area&>(area).header().live_offset;
   for (const Mapping& m : *maps) {

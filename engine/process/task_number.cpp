@@ -27,8 +27,7 @@ struct Numbers {
 };
 
 // Nothing: the task has ended.
-std::optional<Numbers> numbers_of(pid_t tid) {
-  const auto status = procfs::read(tid, "status");
+std::optional<Numbers> numbers_in(const Result<std::string>& status) {
   if (!status) return std::nullopt;
   const auto process = static_cast<pid_t>(procfs::number(*status, "Tgid"));
   const auto ids = target::namespace_ids(*status);
@@ -36,8 +35,12 @@ std::optional<Numbers> numbers_of(pid_t tid) {
   return Numbers{.process = process, .own = static_cast<std::uint32_t>(ids.back()), .is_here = ids.size() == 1};
 }
 
-std::optional<SeenTask> seen_as(const shared::TaskNumber& task, pid_t tid, pid_t process) {
-  std::string name = procfs::name_of(tid);
+std::optional<Numbers> numbers_of(pid_t tid) { return numbers_in(procfs::read(tid, "status")); }
+
+// `status`: the text of its status file.
+std::optional<SeenTask> seen_as(const shared::TaskNumber& task, pid_t tid, pid_t process, std::string_view status) {
+  std::string name = procfs::name_in(status);
+  if (name.empty()) name = procfs::name_of(tid);
   if (name.empty()) return std::nullopt;
   return SeenTask{.task = task,
                   .number = static_cast<std::uint32_t>(tid),
@@ -48,40 +51,56 @@ std::optional<SeenTask> seen_as(const shared::TaskNumber& task, pid_t tid, pid_t
 
 }  // namespace
 
-std::vector<SeenTask> tasks_of(pid_t pid) {
+std::vector<SeenTask> tasks_of(pid_t pid) { return tasks_of(pid, procfs::read(pid, "status")); }
+
+std::vector<SeenTask> tasks_of(pid_t pid, const Result<std::string>& status) {
   std::vector<SeenTask> seen;
-  const auto first = numbers_of(pid);
+  const auto first = numbers_in(status);
   if (!first) return seen;
-  const std::uint32_t process = first->is_here ? 0 : static_cast<std::uint32_t>(pid);
-  const std::vector<pid_t> threads = first->is_here ? std::vector<pid_t>{pid} : threads_of(pid);
-  for (const pid_t tid : threads) {
+  if (first->is_here) {
+    auto found = seen_as({.process = 0, .thread = first->own}, pid, first->process, *status);
+    if (found) seen.push_back(std::move(*found));
+    return seen;
+  }
+  for (const pid_t tid : threads_of(pid)) {
     if (seen.size() == kMostThreads) break;
-    const auto numbers = first->is_here ? first : numbers_of(tid);
+    const auto its = procfs::read(tid, "status");
+    const auto numbers = numbers_in(its);
     if (!numbers) continue;
-    if (auto found = seen_as({.process = process, .thread = numbers->own}, tid, numbers->process))
-      seen.push_back(std::move(*found));
+    const shared::TaskNumber task{.process = static_cast<std::uint32_t>(pid), .thread = numbers->own};
+    if (auto found = seen_as(task, tid, numbers->process, *its)) seen.push_back(std::move(*found));
   }
   return seen;
 }
 
 std::optional<SeenTask> task_named_by(shared::TaskWords words, pid_t tid) {
-  const auto numbers = numbers_of(tid);
   shared::TaskNumber task = shared::task_of(words.process, words.thread);
-  if (!numbers || !task.is_elsewhere()) return std::nullopt;
+  if (!task.is_elsewhere()) return std::nullopt;
+  const auto status = procfs::read(tid, "status");
+  const auto numbers = numbers_in(status);
+  if (!numbers) return std::nullopt;
   task.thread = numbers->own;
-  return seen_as(task, tid, numbers->process);
+  return seen_as(task, tid, numbers->process, *status);
 }
 
-std::optional<ProcessNumber> number_of(pid_t pid) {
-  const auto numbers = numbers_of(pid);
+namespace {
+
+std::optional<ProcessNumber> number_in(pid_t pid, const Result<std::string>& status) {
+  const auto numbers = numbers_in(status);
   if (!numbers) return std::nullopt;
   const auto process = numbers->is_here ? 0 : static_cast<std::uint32_t>(pid);
   return ProcessNumber{.own = numbers->own, .words = shared::words_of(process, false)};
 }
 
+}  // namespace
+
+std::optional<ProcessNumber> number_of(pid_t pid) { return number_in(pid, procfs::read(pid, "status")); }
+
+void name_process(shared::ProcessBlock& head, pid_t pid) { name_process(head, pid, procfs::read(pid, "status")); }
+
 // The flags belong to the agent: the caller writes them together with the agent's other fields.
-void name_process(shared::ProcessBlock& head, pid_t pid) {
-  const ProcessNumber number = number_of(pid).value_or(ProcessNumber{.own = static_cast<std::uint32_t>(pid)});
+void name_process(shared::ProcessBlock& head, pid_t pid, const Result<std::string>& status) {
+  const auto number = number_in(pid, status).value_or(ProcessNumber{.own = static_cast<std::uint32_t>(pid)});
   head.pid = head.own_process = number.own;
   head.process_word = number.words.process, head.thread_word = number.words.thread;
   head.flags &= ~shared::kBlockElsewhere;

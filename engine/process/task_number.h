@@ -27,6 +27,8 @@ struct SeenTask {
 };
 // The first thread of a process; for a process in another namespace the first 256 threads. Empty: the process has ended.
 std::vector<SeenTask> tasks_of(pid_t pid);
+// `status`: the text of its status file, where that is known.
+std::vector<SeenTask> tasks_of(pid_t pid, const Result<std::string>& status);
 // The thread whose records use the ids in another thread's block: a child that runs in its parent's memory, or was copied from
 // there.
 std::optional<SeenTask> task_named_by(shared::TaskWords words, pid_t tid);
@@ -40,6 +42,7 @@ struct ProcessNumber {
 std::optional<ProcessNumber> number_of(pid_t pid);
 // Writes the ids into the head of a block that is being made or taken over.
 void name_process(shared::ProcessBlock& head, pid_t pid);
+void name_process(shared::ProcessBlock& head, pid_t pid, const Result<std::string>& status);
 // Writes them into the block of a child that waits for it.
 Status tell_process(const target::ProcessFiles& files, Addr block);
 

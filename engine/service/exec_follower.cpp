@@ -102,7 +102,8 @@ void ExecFollower::seize(const Call& call) {
     notes_.insert(call.path + " runs untraced: ptrace: " + std::strerror(errno));
     return;
   }
-  pending_.push_back({.pid = call.pid, .tid = call.tid, .before = before.take()});
+  const auto doubt = std::chrono::steady_clock::now() + std::chrono::milliseconds(2);
+  pending_.push_back({.pid = call.pid, .tid = call.tid, .before = before.take(), .next_doubt = doubt});
 }
 
 // True when the thread waits no more.
@@ -156,6 +157,15 @@ void ExecFollower::step() {
   }
 }
 
+// Whether another thread has taken over the id of the one that is waited for. That is rare, and asked rarely.
+bool ExecFollower::is_doubtful(Pending& p) {
+  constexpr auto kPause = std::chrono::milliseconds(2);
+  const auto now = std::chrono::steady_clock::now();
+  if (now < p.next_doubt) return false;
+  p.next_doubt = now + kPause;
+  return !is_traced_here(p.pid);
+}
+
 // True when there is nothing more to wait for.
 bool ExecFollower::look_at(Pending& p) {
   int status = 0;
@@ -166,7 +176,7 @@ bool ExecFollower::look_at(Pending& p) {
   // followed thread, or one that has not announced its call and is not traced.
   const Seen leader = p.pid == p.tid ? thread : look(p.pid, status);
   if (leader == Seen::stop) return handle_stop(p, p.pid, status);
-  if (leader == Seen::nothing && is_traced_here(p.pid)) return false;
+  if (leader == Seen::nothing && !is_doubtful(p)) return false;
   if (leader == Seen::nothing && !p.given_up)
     notes_.insert("a program runs untraced after an execve that its process did not announce");
   return true;
@@ -174,7 +184,7 @@ bool ExecFollower::look_at(Pending& p) {
 
 // The file may have been exchanged since its call was announced, so the credentials of the new process decide.
 Status ExecFollower::load(const Pending& p, target::PtraceTarget& target) {
-  const auto after = credentials_of(target.pid());
+  const auto after = credentials_of_stopped(target);
   if (!after) return after.error();
   if (!is_of_tool(p.before) && has_gained(p.before, *after))
     return Error{.code = Code::refused, .text = "execve has changed its credentials"};

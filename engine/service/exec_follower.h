@@ -60,6 +60,7 @@ class ExecFollower {
     pid_t tid;
     Credentials before;     // of the program that calls execve
     bool given_up = false;  // only to be released, or its end to be seen
+    std::chrono::steady_clock::time_point next_doubt{};
   };
   // A thread whose process has another thread in execve.
   struct Queued {
@@ -72,6 +73,7 @@ class ExecFollower {
   void seize(const Call& call);
   bool advance(Queued& queued);
   bool look_at(Pending& pending);
+  static bool is_doubtful(Pending& pending);
   bool handle_stop(Pending& pending, pid_t who, int status);
   bool is_of_tool(const Credentials& credentials) const { return own_ && is_same_domain(*own_, credentials); }
   Status load(const Pending& pending, target::PtraceTarget& target);

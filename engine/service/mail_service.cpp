@@ -154,7 +154,7 @@ void MailService::take_hints() {
 bool MailService::look_for(std::uint32_t called, std::set<pid_t>& seen) {
   const auto number = static_cast<pid_t>(called & ~shared::kBellOfChild);
   if ((called & shared::kBellOfChild) == 0) {
-    const pid_t pid = process_of_thread(number);
+    const pid_t pid = target::is_process(number) ? number : process_of_thread(number);
     return pid != 0 && (!seen.insert(pid).second || look_at(pid));
   }
   bool found = false;
@@ -212,11 +212,13 @@ void MailService::note_mappings(pid_t pid, bool is_new) {
   if (mappings_) mappings_->note(pid, is_new);
 }
 
-void MailService::note_name(pid_t pid) {
+void MailService::note_name(pid_t pid) { note_name(pid, procfs::read(pid, "status")); }
+
+void MailService::note_name(pid_t pid, const Result<std::string>& status) {
   foreign_breakpoints_.add(pid);
   if (maps_ != nullptr) maps_->note(pid);
   note_mappings(pid);
-  note_names(tasks_of(pid));
+  note_names(tasks_of(pid, status));
 }
 
 void MailService::note_names(std::vector<SeenTask> tasks) {
@@ -247,10 +249,12 @@ std::vector<SeenExec> MailService::take_execs() {
 Status MailService::load(target::PtraceTarget& target, const Credentials& credentials) {
   const pid_t pid = target.pid();
   note_mappings(pid, true);
-  note_name(pid);
+  const auto status = target.status();
+  note_name(pid, status);
+  const std::string name = status ? procfs::name_in(*status) : std::string();
   SeenExec exec{.pid = pid,
                 .ns = trace::TaskNames::now_ns(),
-                .comm = procfs::name_of(pid),
+                .comm = name.empty() ? procfs::name_of(pid) : name,
                 .exe = procfs::link(procfs::path(pid, "exe"))};
   const auto hook_note = add_library_hook(target, files_, probes_);
   if (!hook_note) return hook_note.error();

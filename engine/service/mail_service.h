@@ -131,6 +131,7 @@ class MailService {
   Status prepare_for(pid_t pid);
   void note_mappings(pid_t pid, bool is_new = false);
   void note_name(pid_t pid);
+  void note_name(pid_t pid, const Result<std::string>& status);  // `status`: the text of its status file
   void note_names(std::vector<SeenTask> tasks);
   void note_exec(SeenExec exec);
   void note_caller(const Request& request, const Requester& requester);

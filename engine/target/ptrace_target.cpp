@@ -225,7 +225,7 @@ Result<int> PtraceTarget::next_stop() {
 Status PtraceTarget::prepare() {
   RETURN_IF_ERROR(next_stop());
   // Until it is released, it makes the tool's calls alone.
-  if (is_filtered(pid(), pid())) {
+  if (shows_filters(status())) {
     passes_filters_ = !can_suspend_filters();
     if (!passes_filters_) RETURN_IF_ERROR(suspend_filters(pid(), true));
   }
@@ -255,6 +255,13 @@ Result<std::vector<Mapping>> PtraceTarget::maps() {
   if (maps_) return *maps_;
   auto read = files_.maps();
   if (read) maps_ = *read;
+  return read;
+}
+
+Result<std::string> PtraceTarget::status() {
+  if (status_) return *status_;
+  auto read = Target::status();
+  if (read) status_ = *read;
   return read;
 }
 

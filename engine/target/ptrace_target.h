@@ -44,7 +44,10 @@ class PtraceTarget : public Target {
   pid_t pid() const override { return files_.pid(); }
   // Read again only after a call that may have changed them: it shares its memory with no other process.
   Result<std::vector<Mapping>> maps() override;
+  // As it was when it was stopped: what the tool asks it for only the program itself changes.
+  Result<std::string> status() override;
   Status read(Addr from, void* to, std::size_t bytes) override { return files_.read(from, to, bytes); }
+  Status read_all(std::span<const ReadPiece> pieces) override { return files_.read_all(pieces); }
   Status write(Addr to, const void* from, std::size_t bytes) override { return files_.write(to, from, bytes); }
   Result<std::int64_t> system_call(long number, const std::array<std::uint64_t, 6>& arguments) override;
   Status system_calls(std::span<SystemCall> calls) override;
@@ -78,6 +81,7 @@ class PtraceTarget : public Target {
 
   ProcessFiles files_;
   std::optional<std::vector<Mapping>> maps_;
+  std::optional<std::string> status_;
   arch::ThreadRegisters registers_{};
   std::uint64_t mask_ = 0;
   ReturnPath

@@ -76,6 +76,7 @@ bool try_on_a_child() {
 }  // namespace
 
 bool is_filtered(pid_t pid, pid_t tid) { return filters_of(pid, tid).mode != kNone; }
+bool shows_filters(const Result<std::string>& status) { return filters_in(status).mode != kNone; }
 bool is_in_strict_mode(pid_t pid, pid_t tid) { return filters_of(pid, tid).mode == kStrict; }
 
 bool can_suspend_filters() {

@@ -4,12 +4,16 @@
 
 #include <sys/types.h>
 
+#include <string>
+
 #include "engine/base/result.h"
 
 namespace uprobe::target {
 
 // Whether a thread is under filters, or in the strict mode; true if that is unknown.
 bool is_filtered(pid_t pid, pid_t tid);
+// The same by the text of its `status` file.
+bool shows_filters(const Result<std::string>& status);
 // Whether it is in the strict mode, which allows next to no call.
 bool is_in_strict_mode(pid_t pid, pid_t tid);
 

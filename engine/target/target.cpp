@@ -5,15 +5,20 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "engine/base/procfs.h"
 #include "engine/target/process_stat.h"
@@ -76,6 +81,9 @@ pid_t parent_of(pid_t pid) {
   return status ? static_cast<pid_t>(procfs::number(*status, "PPid")) : 0;
 }
 
+// The kernel makes no such descriptor for another thread than a process's first one.
+bool is_process(pid_t id) { return bool(Fd(static_cast<int>(::syscall(SYS_pidfd_open, id, 0)))); }
+
 bool is_own_child(pid_t pid) {
   const auto status = procfs::read(pid, "status");
   return status && procfs::number(*status, "PPid") == ::getpid() && procfs::number(*status, "Tgid") == pid;
@@ -119,6 +127,50 @@ Result<std::vector<Mapping>> ProcessFiles::maps() const {
   return parse_maps(*text);
 }
 
+namespace {
+
+// Linux 6.11, include/uapi/linux/fs.h: struct procmap_query. Older headers do not have it.
+struct MappingQuery {
+  std::uint64_t size, flags, at;
+  std::uint64_t begin, end, vma_flags, page_bytes, offset, inode;
+  std::uint32_t major, minor, name_bytes, build_id_bytes;
+  std::uint64_t name, build_id;
+};
+constexpr unsigned long kAsk = _IOWR('f', 17, MappingQuery);
+constexpr std::uint64_t kReadable = 1, kWritable = 2, kExecutable = 4, kShared = 8, kOrNext = 16, kOfFile = 32;
+
+// The shared mappings of files; nothing: the kernel does not answer such questions.
+std::optional<std::vector<Mapping>> ask_for_shared_files(const std::string& maps) {
+  constexpr std::size_t kMost = 65536;  // of a program that changes them all the time, for ever
+  const Fd file(::open(maps.c_str(), O_RDONLY | O_CLOEXEC));
+  std::vector<Mapping> found;
+  MappingQuery query{};
+  while (file && found.size() < kMost) {
+    query = {.size = sizeof query, .flags = kShared | kOfFile | kOrNext, .at = query.end};
+    if (::ioctl(file.get(), kAsk, &query) != 0) return errno == ENOENT ? std::optional(std::move(found)) : std::nullopt;
+    found.push_back({.begin = Addr{query.begin},
+                     .end = Addr{query.end},
+                     .readable = (query.vma_flags & kReadable) != 0,
+                     .writable = (query.vma_flags & kWritable) != 0,
+                     .executable = (query.vma_flags & kExecutable) != 0,
+                     .shared = true,
+                     .offset = query.offset,
+                     .device = std::uint64_t{query.major} << 32 | query.minor,
+                     .inode = query.inode,
+                     .path = {}});
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<std::vector<Mapping>> ProcessFiles::shared_files() const {
+  if (auto asked = ask_for_shared_files(folder_ + "/maps")) return std::move(*asked);
+  auto all = maps();
+  if (all) std::erase_if(*all, [](const Mapping& m) { return !m.shared; });
+  return all;
+}
+
 // Nothing at all, and no error: the address space is gone, with its process or by execve (fs/proc/base.c, mem_rw).
 Status ProcessFiles::read(Addr from, void* to, std::size_t bytes) const {
   auto* at = static_cast<char*>(to);
@@ -131,6 +183,37 @@ Status ProcessFiles::read(Addr from, void* to, std::size_t bytes) const {
   return ok();
 }
 
+namespace {
+
+// How many of the first pieces were read whole. It asks for the process by its id: see the callers' later writes, which go to the
+// memory that was opened.
+std::size_t read_at_once(pid_t pid, std::span<const ReadPiece> pieces) {
+  constexpr std::size_t kMost = 64;
+  std::array<iovec, kMost> here, there;
+  const std::size_t count = std::min(kMost, pieces.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    here[i] = {pieces[i].to.data(), pieces[i].to.size()};
+    there[i] = {reinterpret_cast<void*>(pieces[i].from.value), pieces[i].to.size()};
+  }
+  ssize_t left = ::process_vm_readv(pid, here.data(), count, there.data(), count, 0);
+  std::size_t whole = 0;
+  for (; whole < count && left >= static_cast<ssize_t>(pieces[whole].to.size()); ++whole)
+    left -= static_cast<ssize_t>(pieces[whole].to.size());
+  return whole;
+}
+
+}  // namespace
+
+// A process whose first thread has ended is not found by its id; memory that may not be read is, by the file.
+Status ProcessFiles::read_all(std::span<const ReadPiece> pieces) const {
+  while (!pieces.empty()) {
+    const std::size_t whole = read_at_once(pid_, pieces);
+    if (whole == 0) RETURN_IF_ERROR(read(pieces[0].from, pieces[0].to.data(), pieces[0].to.size()));
+    pieces = pieces.subspan(std::max<std::size_t>(whole, 1));
+  }
+  return ok();
+}
+
 Status ProcessFiles::write(Addr to, const void* from, std::size_t bytes) const {
   const auto* at = static_cast<const char*>(from);
   while (bytes != 0) {
@@ -139,6 +222,13 @@ Status ProcessFiles::write(Addr to, const void* from, std::size_t bytes) const {
     if (n <= 0) return error_of_files(pid_, system_error("write to the target's memory", n == 0 ? ESRCH : errno));
     at += n, to = to + static_cast<std::uint64_t>(n), bytes -= static_cast<std::size_t>(n);
   }
+  return ok();
+}
+
+Result<std::string> Target::status() { return procfs::read(pid(), "status"); }
+
+Status Target::read_all(std::span<const ReadPiece> pieces) {
+  for (const ReadPiece& piece : pieces) RETURN_IF_ERROR(read(piece.from, piece.to.data(), piece.to.size()));
   return ok();
 }
 

@@ -42,16 +42,25 @@ struct MemoryPiece {
   std::span<const std::uint8_t> bytes;  // must outlive the call
 };
 
+struct ReadPiece {
+  Addr from;
+  std::span<std::uint8_t> to;
+};
+
 class Target {
  public:
   virtual ~Target() = default;
 
   virtual pid_t pid() const = 0;
   virtual Result<std::vector<Mapping>> maps() = 0;
+  // The text of /proc/PID/status (proc(5)).
+  virtual Result<std::string> status();
 
   // Whole or error. Writes reach read-only private mappings (text) too.
   virtual Status read(Addr from, void* to, std::size_t bytes) = 0;
   virtual Status write(Addr to, const void* from, std::size_t bytes) = 0;
+  // All pieces, as by read().
+  virtual Status read_all(std::span<const ReadPiece> pieces);
   // All pieces, as by write(). Where is_held(): also those that are left if this process is killed in the middle.
   virtual Status write_all(std::span<const MemoryPiece> pieces);
 
@@ -95,6 +104,9 @@ Error in_execve();
 // The threads of a process; empty if it is gone.
 std::vector<pid_t> threads_of(pid_t pid);
 
+// Whether the id is that of a process, and not of another thread of one, in a kernel that can tell at once (5.3).
+bool is_process(pid_t id);
+
 // The process that started this one; 0 if that cannot be found out.
 pid_t parent_of(pid_t pid);
 
@@ -108,7 +120,11 @@ class ProcessFiles {
 
   pid_t pid() const { return pid_; }
   Result<std::vector<Mapping>> maps() const;
+  // Of these the shared ones of files, without their paths: a kernel from 6.11 on finds them without writing the text of all.
+  Result<std::vector<Mapping>> shared_files() const;
   Status read(Addr from, void* to, std::size_t bytes) const;
+  // By one system call where that is possible.
+  Status read_all(std::span<const ReadPiece> pieces) const;
   Status write(Addr to, const void* from, std::size_t bytes) const;
   // By a process of its own, which goes on if this one is killed. False: what has been written is not known.
   bool write_by_child(std::span<const MemoryPiece> pieces) const;

@@ -30,6 +30,12 @@ TEST(Procfs, FindsFieldsByTheirWholeName) {
   EXPECT_EQ(procfs::number(kStatus, "Absent"), 0);
 }
 
+TEST(Procfs, TakesANameOfAStatusFileOnlyWhereItIsWhole) {
+  EXPECT_EQ(procfs::name_in("Name:\tan odd name\nUmask:\t0022\n"), "an odd name");
+  EXPECT_EQ(procfs::name_in("Name:\ttwo\\nlines\n"), "");
+  EXPECT_EQ(procfs::name_in("Pid:\t1\n"), "");
+}
+
 TEST(Procfs, ReadsThisProcess) {
   const auto status = procfs::read(::getpid(), "status");
   ASSERT_TRUE(status);

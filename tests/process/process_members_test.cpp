@@ -115,6 +115,30 @@ TEST_F(Members, HaveThePartWhereItBelongs) {
   EXPECT_FALSE(is_member(mixed.pid())) << "a part of another session";
 }
 
+// However the kernel tells of them.
+TEST_F(Members, AreSeenByTheirSharedFiles) {
+  const Process process([&] { map(area_, 0, [](trace::MapStep&) {}); });
+  const auto files = target::ProcessFiles::open(process.pid());
+  ASSERT_TRUE(files);
+  const auto all = files->maps(), shared = files->shared_files();
+  ASSERT_TRUE(all && shared);
+  std::size_t next = 0;
+  for (const target::Mapping& m : *all) {
+    if (!m.shared) continue;
+    ASSERT_LT(next, shared->size());
+    const target::Mapping& its = (*shared)[next++];
+    EXPECT_EQ(its.begin.value, m.begin.value);
+    EXPECT_EQ(its.end.value, m.end.value);
+    EXPECT_EQ(its.offset, m.offset);
+    EXPECT_EQ(its.device, m.device);
+    EXPECT_EQ(its.inode, m.inode);
+    EXPECT_TRUE(its.shared && its.readable == m.readable && its.writable == m.writable &&
+                its.executable == m.executable);
+  }
+  EXPECT_EQ(next, shared->size());
+  EXPECT_GE(next, 2U);
+}
+
 // A later process with the same number is another one: the opened memory is the first one's.
 TEST_F(Members, EndWithTheirProcess) {
   Process process([&] { map(area_, 0, [](trace::MapStep&) {}); });
