@@ -192,14 +192,23 @@ Status MappingArming::arm_file(const FilePoints& file, const plan::FileJumps* ju
   });
   pending_.reserve(static_cast<std::size_t>(last - first));
   leave_barred_out({first, last});
+  look_ahead({first, last});
   for (auto point = first; point != last; ++point) RETURN_IF_ERROR(consider(*point, jumps));
   return arm_ifuncs(file);
+}
+
+// Of what is planned in the mapping.
+void MappingArming::look_ahead(std::span<const PlannedPoint> points) {
+  std::vector<Addr> places;
+  places.reserve(points.size());
+  for (const PlannedPoint& point : points) places.push_back(mapping_.begin + (point.site.offset - mapping_.offset));
+  text_.look_ahead(places);
 }
 
 void MappingArming::begin_file() {
   pending_.clear();
   incomplete_.clear();
-  text_ = TextView(target_);
+  text_.forget();
 }
 
 bool MappingArming::no_thread_runs() { return is_new_ || process_.is_quiet(); }

@@ -35,6 +35,7 @@ class MappingArming {
   bool waits() const { return waits_; }        // an IFUNC in the mapping has not chosen yet
 
  private:
+  void look_ahead(std::span<const PlannedPoint> points);
   void begin_file();
   const PlannedPoint* possible(const PlannedPoint& point);
   Status consider(const PlannedPoint& given, const plan::FileJumps* jumps);

@@ -24,16 +24,23 @@ struct Run {
 Result<std::vector<Run>> runs_of(target::Target& target, std::span<const TextPiece> pieces) {
   constexpr std::uint64_t kLongest = 1 << 16;
   std::vector<Run> runs;
+  std::vector<std::size_t> firsts;  // of each run, among the pieces
   for (std::size_t first = 0, next = 0; first < pieces.size(); first = next) {
     const Addr begin = pieces[first].at;
     Addr end = begin + pieces[first].bytes.size();
     for (next = first + 1; next < pieces.size() && are_near(end, pieces[next].at) && end - begin < kLongest; ++next)
       end = pieces[next].at + pieces[next].bytes.size();
-    Run& run = runs.emplace_back(Run{begin, std::vector<std::uint8_t>(end - begin)});
-    if (next - first > 1) RETURN_IF_ERROR(target.read(begin, run.bytes.data(), run.bytes.size()));
-    for (std::size_t i = first; i < next; ++i)
-      std::copy(pieces[i].bytes.begin(), pieces[i].bytes.end(), &run.bytes[pieces[i].at - begin]);
+    runs.push_back({begin, std::vector<std::uint8_t>(end - begin)});
+    firsts.push_back(first);
   }
+  firsts.push_back(pieces.size());
+  std::vector<target::ReadPiece> between;
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    if (firsts[i + 1] - firsts[i] > 1) between.push_back({runs[i].begin, runs[i].bytes});
+  RETURN_IF_ERROR(target.read_all(between));
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    for (const TextPiece& piece : pieces.subspan(firsts[i], firsts[i + 1] - firsts[i]))
+      std::copy(piece.bytes.begin(), piece.bytes.end(), &runs[i].bytes[piece.at - runs[i].begin]);
   return runs;
 }
 
