@@ -14,6 +14,7 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -132,23 +133,29 @@ struct Dispositions {
 };
 using AllDispositions = std::array<Dispositions, shared::kAppSignals>;
 
+// The calls that set them; they lie at `at`.
+std::vector<SystemCall> disposition_calls(Addr at) {
+  std::vector<SystemCall> calls;
+  calls.reserve(shared::kAppSignals);
+  for (std::size_t i = 0; i < shared::kAppSignals; ++i) {
+    const Addr now = at + i * sizeof(Dispositions), old = now + offsetof(Dispositions, before);
+    calls.push_back({.number = SYS_rt_sigaction,
+                     .arguments = {std::uint64_t{shared::kFaultSignalNumbers[i]}, now.value, old.value, 8}});
+  }
+  return calls;
+}
+
 // Sets all dispositions, and reads what they were.
 Status set_dispositions(Target& target, Addr scratch, AllDispositions& all) {
   RETURN_IF_ERROR(target.write(scratch, all.data(), sizeof all));
-  std::vector<SystemCall> calls;
-  calls.reserve(all.size());
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const Addr at = scratch + i * sizeof(Dispositions), old = at + offsetof(Dispositions, before);
-    calls.push_back({.number = SYS_rt_sigaction,
-                     .arguments = {std::uint64_t{shared::kFaultSignalNumbers[i]}, at.value, old.value, 8}});
-  }
+  std::vector<SystemCall> calls = disposition_calls(scratch);
   RETURN_IF_ERROR(target.system_calls(calls));
   for (const SystemCall& call : calls)
     if (call.has_failed()) return target::failed_in_target("rt_sigaction", call.result);
   return target.read(scratch, all.data(), sizeof all);
 }
 
-Status install_handlers(Target& target, const MappedAgent& agent, Addr scratch, Block& block) {
+AllDispositions agents_handlers(const MappedAgent& agent) {
   const Addr restorer = agent.place(agent.header.restorer);
   const Addr trap = agent.place(agent.header.trap_entry), fault = agent.place(agent.header.fault_entry);
   AllDispositions all{};
@@ -156,13 +163,67 @@ Status install_handlers(Target& target, const MappedAgent& agent, Addr scratch, 
     const Addr entry = shared::kFaultSignalNumbers[i] == SIGTRAP ? trap : fault;
     all[i].now = {entry.value, shared::kAgentSaFlags, restorer.value, 0};
   }
-  RETURN_IF_ERROR(set_dispositions(target, scratch, all));
+  return all;
+}
+
+void note_actions(const AllDispositions& all, Block& block) {
   for (std::uint32_t i = 0; i < shared::kAppSignals; ++i) {
     const shared::KernelSigaction& found = all[i].before;
     block.head().actions[i] = {found.handler, found.flags, found.restorer, found.mask};
   }
+}
+
+Status install_handlers(Target& target, const MappedAgent& agent, Addr scratch, Block& block) {
+  AllDispositions all = agents_handlers(agent);
+  RETURN_IF_ERROR(set_dispositions(target, scratch, all));
+  note_actions(all, block);
   return ok();
 }
+
+// The agent's handlers in a program that has not begun, set by a list of calls that does other things as well. Unless they are kept,
+// the program gets its own back.
+class EarlyHandlers {
+ public:
+  // `memory`: for as long as this lives.
+  EarlyHandlers(PtraceTarget& target, Addr memory) : target_(target), memory_(memory) {}
+  EarlyHandlers(const EarlyHandlers&) = delete;
+  EarlyHandlers& operator=(const EarlyHandlers&) = delete;
+  ~EarlyHandlers() {
+    if (are_asked_for_) static_cast<void>(read());
+    if (!is_kept_ && are_set_) give_back();
+  }
+
+  static constexpr std::size_t kBytes = sizeof(AllDispositions);
+
+  Result<std::vector<SystemCall>> calls(const MappedAgent& agent) {
+    AllDispositions all = agents_handlers(agent);
+    for (Dispositions& one : all) one.before.handler = kNotSet;
+    RETURN_IF_ERROR(target_.write(memory_, all.data(), sizeof all));
+    are_asked_for_ = true;
+    return disposition_calls(memory_);
+  }
+  // After the calls. False: they have not been made.
+  Result<bool> read() {
+    if (!std::exchange(are_asked_for_, false)) return are_set_;
+    RETURN_IF_ERROR(target_.read(memory_, all_.data(), sizeof all_));
+    are_set_ = std::ranges::none_of(all_, [](const Dispositions& one) { return one.before.handler == kNotSet; });
+    return are_set_;
+  }
+  const AllDispositions& found() const { return all_; }
+  void keep() { is_kept_ = true; }
+
+ private:
+  static constexpr std::uint64_t kNotSet = ~std::uint64_t{0};  // no address of a handler
+  void give_back() {
+    for (Dispositions& one : all_) one.now = one.before;
+    static_cast<void>(set_dispositions(target_, memory_, all_));
+  }
+
+  PtraceTarget& target_;
+  Addr memory_;
+  AllDispositions all_{};
+  bool are_asked_for_ = false, are_set_ = false, is_kept_ = false;
+};
 
 // The tool must not take address space that a limited program needs.
 Status check_room(pid_t pid, const trace::Area& area) {
@@ -211,8 +272,8 @@ Result<Block> fill_block(Target& target, const Places& places, const MappedAgent
   block->head().stack_end = end_of_stack(*maps);
   if (arch::has_thread_pointer_instruction()) block->head().flags |= shared::kBlockReadsThreadPointer;
   if (is_data(*maps, agent.place(agent.header.visible_restorer))) block->head().flags |= shared::kBlockLeadsBack;
-  block->head().flags |= may_be_killed_for_calls(target.pid()) ? shared::kBlockFiltered : shared::kBlockFiltersKnown;
-  name_process(block->head(), target.pid());
+  block->head().flags |= may_be_killed_for_calls(target) ? shared::kBlockFiltered : shared::kBlockFiltersKnown;
+  name_process(block->head(), target.pid(), target.status());
   block->head().start_blocked = blocked & shared::kOurSignals;
   RETURN_IF_ERROR(block->write_head(target));
   const Addr slot = agent.place(agent.header.block_slot);
@@ -243,6 +304,17 @@ Status begin_work(Target& target, const MappedAgent& agent, Addr scratch, Block&
   return write_agent_fields(target, block);
 }
 
+// The same where the handlers may be installed.
+Status begin_work(PtraceTarget& target, const MappedAgent& agent, Addr scratch, Block& block, EarlyHandlers& handlers) {
+  const auto are_set = handlers.read();
+  if (!are_set) return are_set.error();
+  if (!*are_set) return begin_work(target, agent, scratch, block);
+  note_actions(handlers.found(), block);
+  RETURN_IF_ERROR(write_agent_fields(target, block));
+  handlers.keep();
+  return ok();
+}
+
 Result<Block> install_agent_by(Target& target, Addr scratch, const MappedAgent& agent, const trace::Area& area,
                                std::size_t points, std::uint64_t blocked, std::size_t part) {
   auto block = place_block_by(target, scratch, agent, area, points, blocked, part);
@@ -250,27 +322,37 @@ Result<Block> install_agent_by(Target& target, Addr scratch, const MappedAgent& 
   return block;
 }
 
-// Agent and area, each into its reservation, in one list of calls.
-Status map_all_at_once(Target& target, Addr scratch, const AgentImage& agent, Addr base, Addr area_place,
-                       const trace::Area& area, std::size_t part) {
+// Where a new program is to have the tool's memory, and what it may use for that.
+struct NewPlaces {
+  Addr agent, area, scratch;
+  std::size_t scratch_bytes;
+};
+
+// Agent, area and handlers, each into its reservation, in one list of calls.
+Status map_all_at_once(Target& target, const NewPlaces& at, const AgentImage& agent, const trace::Area& area,
+                       std::size_t part, EarlyHandlers& handlers) {
   const auto file = agent.same_file();
   if (!file) return file.error();
-  const AreaFiles of_area(area_place, area, part);
-  const std::array files{agent.parts_at(base, file->get()), of_area.plan, of_area.live};
-  std::vector<SystemCall> others = agent.data_calls(base);
-  for (const SystemCall& call : mailbox_calls(area_place)) others.push_back(call);
+  const AreaFiles of_area(at.area, area, part);
+  const std::array files{agent.parts_at(at.agent, file->get()), of_area.plan, of_area.live};
+  std::vector<SystemCall> others = agent.data_calls(at.agent);
+  for (const SystemCall& call : mailbox_calls(at.area)) others.push_back(call);
   others.push_back(keep_from_core_files(of_area.live));
-  RETURN_IF_ERROR(map_at_once(target, scratch, PtraceTarget::kScratchBytes, files, others));
-  return agent.write_zeros(target, base);
+  const auto installing = handlers.calls(agent.mapped_at(at.agent));
+  if (!installing) return installing.error();
+  others.insert(others.end(), installing->begin(), installing->end());
+  RETURN_IF_ERROR(map_at_once(target, at.scratch, at.scratch_bytes, files, others));
+  return agent.write_zeros(target, at.agent);
 }
 
 // One after the other, where it cannot be done at once.
-Status map_all(Target& target, Addr scratch, const AgentImage& agent, Addr base, Addr area_place,
-               const trace::Area& area, std::size_t part) {
-  Status done = map_all_at_once(target, scratch, agent, base, area_place, area, part);
+Status map_all(PtraceTarget& target, const NewPlaces& at, const AgentImage& agent, const trace::Area& area,
+               std::size_t part, std::optional<EarlyHandlers>& handlers) {
+  Status done = map_all_at_once(target, at, agent, area, part, *handlers);
   if (done || done.error().code == Code::killed) return done;
-  RETURN_IF_ERROR(agent.map_at(target, scratch, PtraceTarget::kScratchBytes, base));
-  return map_area(target, area_place, scratch, area, part);
+  handlers.emplace(target, at.scratch + at.scratch_bytes);  // gives back what the first have set
+  RETURN_IF_ERROR(agent.map_at(target, at.scratch, at.scratch_bytes, at.agent));
+  return map_area(target, at.area, at.scratch, area, part);
 }
 
 }  // namespace
@@ -346,13 +428,14 @@ Result<Block> load_agent(PtraceTarget& target, const AgentImage& agent, const tr
   const MappedMemory::Wanted wanted_agent{agent.span(), PROT_NONE, 0, "address space for the agent"};
   const auto places = mapped.map_all(std::array{wanted_agent, wanted_area(area), wanted_block(points)});
   if (!places) return places.error();
-  const Addr base = places->at(0), area_place = places->at(1);
-  RETURN_IF_ERROR(map_all(target, *scratch, agent, base, area_place, area, part));
+  const NewPlaces at{places->at(0), places->at(1), *scratch, PtraceTarget::kScratchBytes - EarlyHandlers::kBytes};
+  std::optional<EarlyHandlers> handlers(std::in_place, target, at.scratch + at.scratch_bytes);
+  RETURN_IF_ERROR(map_all(target, at, agent, area, part, handlers));
   const std::uint64_t blocked = target.signal_mask();
-  const MappedAgent there = agent.mapped_at(base);
-  auto block = fill_block(target, {area_place, places->at(2)}, there, points, blocked);
+  const MappedAgent there = agent.mapped_at(at.agent);
+  auto block = fill_block(target, {at.area, places->at(2)}, there, points, blocked);
   if (!block) return block;
-  RETURN_IF_ERROR(begin_work(target, there, *scratch, *block));
+  RETURN_IF_ERROR(begin_work(target, there, *scratch, *block, *handlers));
   mapped.keep();
   // A breakpoint under a blocked SIGTRAP kills the process. The virtual mask keeps what the program's parent had blocked.
   RETURN_IF_ERROR(target.set_signal_mask(blocked & ~shared::kOurSignals));
