@@ -324,13 +324,52 @@ Result<Block> install_agent_by(Target& target, Addr scratch, const MappedAgent& 
 
 // Where a new program is to have the tool's memory, and what it may use for that.
 struct NewPlaces {
-  Addr agent, area, scratch;
+  Addr agent, area, block, scratch;
   std::size_t scratch_bytes;
 };
 
+void unmap(Target& target, Addr begin, std::uint64_t bytes) {
+  static_cast<void>(target.system_call(SYS_munmap, {begin.value, bytes}));
+}
+
+bool is_free(const std::vector<target::Mapping>& maps, Addr begin, std::uint64_t bytes) {
+  return std::ranges::none_of(maps, [&](const target::Mapping& m) { return m.begin < begin + bytes && begin < m.end; });
+}
+
+// Whether the ranges lie one after the other from `begin` to `end`: what they replace would leave nothing of a reservation.
+bool fill(std::vector<MappedRange> ranges, Addr begin, Addr end) {
+  std::ranges::sort(ranges, {}, &MappedRange::begin);
+  for (const MappedRange& range : ranges) {
+    if (range.begin != begin) return false;
+    begin = begin + range.bytes;
+  }
+  return begin == end;
+}
+
+// [ the area | agent | block ], a page apart, in address space of a new program that nothing is in: no other thread can map anything
+// there. Nothing: there is none, or agent and area need a reservation round them.
+std::optional<NewPlaces> free_places(PtraceTarget& target, const AgentImage& agent, const trace::Area& area,
+                                     std::size_t part, std::size_t points) {
+  constexpr std::uint64_t kApart = 4096;
+  const std::uint64_t of_area = area_bytes(area), of_agent = agent.span();
+  const std::uint64_t all = of_area + kApart + of_agent + kApart + Block::bytes_for(points);
+  const auto maps = target.maps();
+  const Addr begin = place_far_from_code(all + kApart);
+  if (!maps || !is_free(*maps, begin, all + kApart)) return std::nullopt;
+  const NewPlaces at{
+      .agent = begin + of_area + kApart, .area = begin, .block = begin + of_area + kApart + of_agent + kApart};
+  std::vector<MappedRange> agents = ranges_of(agent.parts_at(at.agent, -1)), areas{{begin, shared::kMailboxBytes}};
+  for (const SystemCall& call : agent.data_calls(at.agent))
+    agents.push_back({Addr{call.arguments[0]}, call.arguments[1]});
+  for (const trace::MapStep& step : area.map_steps(part))
+    areas.push_back({begin + shared::kMailboxBytes + step.offset, step.length});
+  const bool is_whole = fill(agents, at.agent, at.agent + of_agent) && fill(areas, begin, begin + of_area);
+  return is_whole ? std::optional(at) : std::nullopt;
+}
+
 // Agent, area and handlers, each into its reservation, in one list of calls.
 Status map_all_at_once(Target& target, const NewPlaces& at, const AgentImage& agent, const trace::Area& area,
-                       std::size_t part, EarlyHandlers& handlers) {
+                       std::size_t part, EarlyHandlers& handlers, std::span<const SystemCall> more = {}) {
   const auto file = agent.same_file();
   if (!file) return file.error();
   const AreaFiles of_area(at.area, area, part);
@@ -341,8 +380,24 @@ Status map_all_at_once(Target& target, const NewPlaces& at, const AgentImage& ag
   const auto installing = handlers.calls(agent.mapped_at(at.agent));
   if (!installing) return installing.error();
   others.insert(others.end(), installing->begin(), installing->end());
+  others.insert(others.end(), more.begin(), more.end());
   RETURN_IF_ERROR(map_at_once(target, at.scratch, at.scratch_bytes, files, others));
   return agent.write_zeros(target, at.agent);
+}
+
+// The same with the block, at places that need no reservation. False: there are none, and nothing is mapped.
+bool map_freely(PtraceTarget& target, NewPlaces& at, const AgentImage& agent, const trace::Area& area, std::size_t part,
+                std::size_t points, EarlyHandlers& handlers) {
+  const auto found = free_places(target, agent, area, part, points);
+  if (!found) return false;
+  const std::uint64_t of_block = Block::bytes_for(points);
+  const SystemCall block =
+      target::map_call(found->block, of_block, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE);
+  at.agent = found->agent, at.area = found->area, at.block = found->block;
+  if (map_all_at_once(target, at, agent, area, part, handlers, {&block, 1})) return true;
+  const std::uint64_t all = at.block + of_block - at.area;
+  if (const auto maps = target.maps(); !maps || !is_free(*maps, at.area, all)) unmap(target, at.area, all);
+  return false;
 }
 
 // One after the other, where it cannot be done at once.
@@ -354,6 +409,35 @@ Status map_all(PtraceTarget& target, const NewPlaces& at, const AgentImage& agen
   RETURN_IF_ERROR(agent.map_at(target, at.scratch, at.scratch_bytes, at.agent));
   return map_area(target, at.area, at.scratch, area, part);
 }
+
+Status map_with_reservations(PtraceTarget& target, NewPlaces& at, const AgentImage& agent, const trace::Area& area,
+                             std::size_t part, std::size_t points, MappedMemory& mapped,
+                             std::optional<EarlyHandlers>& handlers) {
+  handlers.emplace(target, at.scratch + at.scratch_bytes);
+  const MappedMemory::Wanted wanted_agent{agent.span(), PROT_NONE, 0, "address space for the agent"};
+  const auto places = mapped.map_all(std::array{wanted_agent, wanted_area(area), wanted_block(points)});
+  if (!places) return places.error();
+  at.agent = places->at(0), at.area = places->at(1), at.block = places->at(2);
+  return map_all(target, at, agent, area, part, handlers);
+}
+
+// What map_freely has mapped; unmapped again unless it is kept.
+class FreeMemory {
+ public:
+  explicit FreeMemory(PtraceTarget& target) : target_(target) {}
+  FreeMemory(const FreeMemory&) = delete;
+  FreeMemory& operator=(const FreeMemory&) = delete;
+  ~FreeMemory() {
+    if (bytes_ != 0) unmap(target_, begin_, bytes_);
+  }
+  void has(Addr begin, std::uint64_t bytes) { begin_ = begin, bytes_ = bytes; }
+  void keep() { bytes_ = 0; }
+
+ private:
+  PtraceTarget& target_;
+  Addr begin_;
+  std::uint64_t bytes_ = 0;
+};
 
 }  // namespace
 
@@ -425,18 +509,19 @@ Result<Block> load_agent(PtraceTarget& target, const AgentImage& agent, const tr
   auto scratch = room ? Result<Addr>(*room) : scratch_memory.map_scratch();
   if (!scratch) return scratch.error();
   RETURN_IF_ERROR(make_room(target, area, part));
-  const MappedMemory::Wanted wanted_agent{agent.span(), PROT_NONE, 0, "address space for the agent"};
-  const auto places = mapped.map_all(std::array{wanted_agent, wanted_area(area), wanted_block(points)});
-  if (!places) return places.error();
-  const NewPlaces at{places->at(0), places->at(1), *scratch, PtraceTarget::kScratchBytes - EarlyHandlers::kBytes};
+  NewPlaces at{.scratch = *scratch, .scratch_bytes = PtraceTarget::kScratchBytes - EarlyHandlers::kBytes};
+  FreeMemory free(target);
   std::optional<EarlyHandlers> handlers(std::in_place, target, at.scratch + at.scratch_bytes);
-  RETURN_IF_ERROR(map_all(target, at, agent, area, part, handlers));
+  if (map_freely(target, at, agent, area, part, points, *handlers))
+    free.has(at.area, at.block + Block::bytes_for(points) - at.area);
+  else
+    RETURN_IF_ERROR(map_with_reservations(target, at, agent, area, part, points, mapped, handlers));
   const std::uint64_t blocked = target.signal_mask();
   const MappedAgent there = agent.mapped_at(at.agent);
-  auto block = fill_block(target, {at.area, places->at(2)}, there, points, blocked);
+  auto block = fill_block(target, {at.area, at.block}, there, points, blocked);
   if (!block) return block;
   RETURN_IF_ERROR(begin_work(target, there, *scratch, *block, *handlers));
-  mapped.keep();
+  mapped.keep(), free.keep();
   // A breakpoint under a blocked SIGTRAP kills the process. The virtual mask keeps what the program's parent had blocked.
   RETURN_IF_ERROR(target.set_signal_mask(blocked & ~shared::kOurSignals));
   return block;

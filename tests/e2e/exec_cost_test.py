@@ -7,9 +7,9 @@ import sys
 import harness
 
 RUNS = 200 if harness.LONG else 60
-# A stop gives the CPU away, as each request to the tool does: five stops, and one request, for libc's code. Of single system calls two
+# A stop gives the CPU away, as each request to the tool does: four stops, and one request, for libc's code. Of single system calls two
 # stops each there would be 80. What the program waits for by itself, and the machine for it, differs: the least of several counts.
-MOST_STOPS = 7
+MOST_STOPS = 6
 # A child of fork has pages of its own where it writes, or reads what its parent never has: a few of the agent's.
 MOST_PAGES = 60
 FORK = "import os, resource as r\nif os.fork() == 0: print(r.getrusage(r.RUSAGE_SELF).ru_minflt, flush=True), os._exit(0)\nos.wait()"
