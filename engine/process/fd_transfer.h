@@ -36,7 +36,7 @@ bool shares_our_view(pid_t pid);
 
 // Parts of one of the tool's files that a target maps.
 struct FilePart {
-  Addr at;  // where something of the tool's is mapped already, which it replaces
+  Addr at;  // where nothing is mapped, or something of the tool's, which it replaces
   std::uint64_t bytes;
   int protection;
   std::uint64_t offset;  // in the file
