@@ -96,6 +96,7 @@ class Contents {
       case EntryKind::process:
       case EntryKind::loss:
       case EntryKind::mappings:
+      case EntryKind::packed:
         return false;
     }
     return false;

@@ -20,7 +20,8 @@
 namespace uprobe::recording {
 
 inline constexpr std::array<std::uint8_t, 8> kMagic = {'U', 'P', 'R', 'E', 'C', '\r', '\n', '\0'};
-inline constexpr std::uint32_t kVersion = 3, kOldestVersion = 2;  // 2 has no entries of the course
+// 3 has no packed hits, 2 no entries of the course either.
+inline constexpr std::uint32_t kVersion = 4, kOldestVersion = 2;
 
 struct FileHead {
   std::array<std::uint8_t, 8> magic = kMagic;
@@ -57,6 +58,7 @@ enum class EntryKind : std::uint32_t {
   process = 8,    // has come, runs another program, or is gone; in a lane of its own, as is the next one
   loss = 9,       // what an event has lost so far
   mappings = 10,  // what code a process has mapped
+  packed = 11,    // hits in a lane of a ring, in fewer bytes
 };
 struct EntryHead {
   EntryKind kind;
@@ -66,7 +68,7 @@ static_assert(sizeof(EntryHead) == 8);
 
 inline constexpr std::size_t kCommBytes = 16;
 // Hits of one task under one name: this, then records as in a ring (shared::RecordHead, payload, padding, stack), whose times
-// are nanoseconds of CLOCK_MONOTONIC.
+// are nanoseconds of CLOCK_MONOTONIC. Packed: the records as in packing.h.
 struct HitsHead {
   std::uint32_t tid, pid;
   std::uint32_t count;

@@ -9,9 +9,9 @@
 namespace uprobe::recording {
 
 Result<bool> Lane::next() {
-  if (hits_.empty() && has_descriptions()) symbols_->clear();
+  if (!has_hits() && has_descriptions()) symbols_->clear();
   course_.reset();
-  while (hits_.empty()) {
+  while (!has_hits()) {
     const auto found = next_entry();
     if (!found) return found.error();
     if (!*found) return false;
@@ -33,6 +33,7 @@ Result<bool> Lane::next_entry() {
     at_ = places_.front().at;
     RETURN_IF_ERROR(blocks_->read(number_, places_.front(), block_));
     entries_ = block_;
+    if (unpacker_) unpacker_->begin_block();
     places_ = places_.subspan(1);
   }
   Parser parser(entries_);
@@ -45,7 +46,7 @@ Result<bool> Lane::next_entry() {
 
 // The others have been read before all hits.
 bool Lane::take(EntryKind kind, std::string_view bytes) {
-  if (kind == EntryKind::hits) return take_hits(bytes);
+  if (kind == EntryKind::hits || (kind == EntryKind::packed && !has_descriptions())) return take_hits(kind, bytes);
   if (kind == EntryKind::mappings) return !has_descriptions() && are_mappings(bytes);
   if (!has_descriptions()) return is_of_course(kind) && take_course(kind, bytes);
   if (kind == EntryKind::symbols) return symbols_->take_names(bytes);
@@ -54,13 +55,17 @@ bool Lane::take(EntryKind kind, std::string_view bytes) {
          kind == EntryKind::clocks;
 }
 
-bool Lane::take_hits(std::string_view bytes) {
+bool Lane::take_hits(EntryKind kind, std::string_view bytes) {
   Parser parser(bytes);
   const auto head = parser.number<HitsHead>();
   if (!parser.is_good() || head.comm_bytes > kCommBytes) return false;
   comm_ = bytes.substr(offsetof(HitsHead, comm), head.comm_bytes);
   record_.tid = head.tid, record_.pid = head.pid;
   const std::string_view records = bytes.substr(sizeof head);
+  if (kind == EntryKind::packed) {
+    if (!unpacker_) unpacker_ = std::make_unique<Unpacker>();
+    return packed_ = records, true;
+  }
   hits_ = {reinterpret_cast<const std::uint8_t*>(records.data()), records.size()};
   return true;
 }
@@ -72,9 +77,15 @@ bool Lane::take_course(EntryKind kind, std::string_view bytes) {
 }
 
 bool Lane::take_hit() {
-  const auto record = first_record(hits_);
+  std::span<const std::uint8_t> bytes = hits_;
+  if (!packed_.empty()) {
+    const auto unpacked = unpacker_->next(packed_);
+    if (!unpacked) return false;
+    bytes = *unpacked;
+  }
+  const auto record = first_record(bytes);
   if (!record || record->type() >= events_ || record->stack().size() > shared::kMaxStack) return false;
-  hits_ = hits_.subspan(record->bytes.size());
+  if (!hits_.empty()) hits_ = hits_.subspan(record->bytes.size());
   record_.ns = record->head.tsc;
   record_.cpu = record->head.cpu, record_.type = record->type(), record_.flags = record->head.flags;
   record_.payload = record->payload(), record_.stack = record->stack();

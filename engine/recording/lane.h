@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include "engine/base/result.h"
 #include "engine/recording/blocks.h"
 #include "engine/recording/course_entries.h"
+#include "engine/recording/packing.h"
 #include "engine/recording/saved_symbols.h"
 #include "engine/trace/event_record.h"
 
@@ -41,7 +43,8 @@ class Lane {
   bool has_descriptions() const { return number_ == 0; }
   Result<bool> next_entry();
   bool take(EntryKind kind, std::string_view bytes);
-  bool take_hits(std::string_view bytes);
+  bool take_hits(EntryKind kind, std::string_view bytes);
+  bool has_hits() const { return !hits_.empty() || !packed_.empty(); }
   bool take_hit();
   bool take_course(EntryKind kind, std::string_view bytes);
 
@@ -52,6 +55,8 @@ class Lane {
   std::string block_;
   std::string_view entries_;            // of the block, not yet read
   std::span<const std::uint8_t> hits_;  // of the entry, likewise
+  std::string_view packed_;             // likewise: one of them is empty
+  std::unique_ptr<Unpacker> unpacker_;  // from the first packed hits on
   std::uint64_t at_ = 0, time_ = 0;
   trace::EventRecord record_;
   std::string_view comm_;

@@ -32,10 +32,10 @@ void add_entry(EntryKind kind, std::string_view bytes, Buffer& out) {
 }
 
 // What stands before the records of a task; `bytes`: of the records, for which there is room at the place that it returns.
-char* put_heads(HitsHead hits, std::string_view comm, std::size_t bytes, Buffer& out) {
+char* put_heads(EntryKind kind, HitsHead hits, std::string_view comm, std::size_t bytes, Buffer& out) {
   hits.comm_bytes = static_cast<std::uint8_t>(std::min(comm.size(), kCommBytes));
   std::copy_n(comm.begin(), hits.comm_bytes, hits.comm.begin());
-  const EntryHead head{EntryKind::hits, static_cast<std::uint32_t>(sizeof hits + bytes)};
+  const EntryHead head{kind, static_cast<std::uint32_t>(sizeof hits + bytes)};
   return put(put(out.room(sizeof head + head.bytes), &head, sizeof head), &hits, sizeof hits);
 }
 
@@ -78,6 +78,7 @@ void Recorder::open_block(Buffer& out, std::uint32_t lane) {
   close_block(out);
   is_open_ = true;
   lane_ = lane;
+  if (lane != 0) packer_.begin_block();
   if (!has_begun_) {
     FileHead head;
     constexpr std::string_view kTool = UPROBE_VERSION;
@@ -134,9 +135,28 @@ void Recorder::append(const trace::EventRecord& record, std::string_view comm, B
 void Recorder::append_run(const trace::RecordRun& run, Buffer& out) {
   add_new_events(out);
   open_block(out, std::min(run.ring + 1, kCourseLane - 1));  // so many rings have no lane of their own
-  char* const at = put_heads({.tid = run.tid, .pid = run.pid, .count = run.count}, run.comm, run.records.size(), out);
-  out.end_at(put(at, run.records.data(), run.records.size()));
+  const HitsHead hits{.tid = run.tid, .pid = run.pid, .count = run.count};
+  const std::size_t size = run.records.size(), entry = out.size();
+  char* at = put_heads(EntryKind::packed, hits, run.comm, Packer::most(size, run.count), out);
+  if (char* const end = packer_.pack(run.records, run.count, at)) {
+    const auto packed = static_cast<std::uint32_t>(end - at);
+    const std::uint32_t bytes = sizeof hits + packed;
+    out.put_at(entry + offsetof(EntryHead, bytes), &bytes, sizeof bytes);
+    out.end_at(end);
+  } else {
+    drop_entry(entry, out);
+    at = put_heads(EntryKind::hits, hits, run.comm, size, out);
+    out.end_at(put(at, run.records.data(), size));
+  }
   end_entry(out);
+}
+
+// Of the packer: what it knows of the records of this block is not what a reader will know.
+void Recorder::drop_entry(std::size_t entry, Buffer& out) {
+  out.end_at(out.view().data() + entry);
+  const std::uint32_t lane = lane_;
+  close_block(out);
+  open_block(out, lane);
 }
 
 void Recorder::end_entry(Buffer& out) {
@@ -156,7 +176,7 @@ void Recorder::add_hit(const trace::EventRecord& record, std::string_view comm, 
                                 .cpu = record.cpu,
                                 .flags = static_cast<std::uint16_t>(flags)};
   constexpr std::array<char, 8> kZeros{};
-  char* at = put_heads({.tid = record.tid, .pid = record.pid, .count = 1}, comm, bytes, out);
+  char* at = put_heads(EntryKind::hits, {.tid = record.tid, .pid = record.pid, .count = 1}, comm, bytes, out);
   at = put(at, &head, sizeof head);
   char* const payload = at;
   at = put(at, record.payload.data(), record.payload.size());

@@ -13,6 +13,7 @@
 #include "engine/output/values.h"
 #include "engine/recording/course_entries.h"
 #include "engine/recording/file_format.h"
+#include "engine/recording/packing.h"
 
 namespace uprobe::recording {
 
@@ -49,6 +50,7 @@ class Recorder final : public format::Formatter {
 
   void open_block(format::Buffer& out, std::uint32_t lane = 0);
   void close_block(format::Buffer& out);
+  void drop_entry(std::size_t entry, format::Buffer& out);
   void end_entry(format::Buffer& out);
   void add_settings(format::Buffer& out) const;
   void add_new_events(format::Buffer& out);
@@ -67,6 +69,7 @@ class Recorder final : public format::Formatter {
   bool has_header_ = false, has_begun_ = false, is_open_ = false;
   std::size_t block_ = 0;   // where its head is in the buffer
   std::uint32_t lane_ = 0;  // to which it belongs
+  Packer packer_;
   std::vector<Event> events_;
   std::size_t written_ = 0, fitting_ = 0;  // of the events
   std::uint64_t described_ = 0;            // bytes of their descriptions

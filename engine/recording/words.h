@@ -47,6 +47,7 @@ class Parser {
     left_.remove_prefix(size);
     return taken;
   }
+  std::size_t left() const { return left_.size(); }
   bool is_good() const { return is_good_; }
   bool is_at_end() const { return is_good_ && left_.empty(); }
 

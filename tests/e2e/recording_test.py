@@ -129,7 +129,7 @@ class Recordings(harness.TestCase):
         copy = self.path("copy")
         script = 'mount -t tmpfs -o size=1M none "$0" && folder="$0" && copy="$1" && shift && "$@"; code=$?; cp "$folder/recording" "$copy"; exit $code'
         unshare = [harness.need("unshare"), "--user", "--map-root-user", "--mount", "sh", "-c", script, folder, copy]
-        seen = harness.run([*unshare, *self.words(), "30000"])
+        seen = harness.run([*unshare, *self.words(), "100000"])
         self.assertEqual((seen.returncode, seen.stdout), (0, b"done\n"), seen.stderr)
         error = seen.stderr.decode()
         self.assertEqual(error.count("writing failed: No space left on device; the trace ends here, the program goes on"), 1)

@@ -354,12 +354,12 @@ TEST_F(Recording, OtherFilesAndVersions) {
   EXPECT_EQ(play().error, "is not a recording of uprobe-run");
   write("# tracer: nop\n#                                _-----=> irqs-off/BH-disabled\n");
   EXPECT_EQ(play().error, "is not a recording of uprobe-run");
-  for (const std::uint32_t version : {1u, 4u}) {
+  for (const std::uint32_t version : {1u, 5u}) {
     FileHead head{.version = version};
     head.tool = {'9', '.', '1'};
     write(std::string(reinterpret_cast<const char*>(&head), sizeof head));
     EXPECT_EQ(play().error, "is a recording of format " + std::to_string(version) +
-                                ", and this uprobe-run reads the formats 2 to 3: uprobe-run 9.1 reads it");
+                                ", and this uprobe-run reads the formats 2 to 4: uprobe-run 9.1 reads it");
   }
   ::unlink(path_.c_str());
   EXPECT_EQ(play().error, "No such file or directory");
@@ -446,6 +446,31 @@ TEST_F(Runs, WithoutABlockThatIsDamagedThePartBeforeItPrints) {
   EXPECT_EQ(play().error,
             "the recording is damaged at byte " + std::to_string(good) + ": what is before it has been printed");
   EXPECT_EQ(numbers(), (std::vector<int>{1, 2, 3, 4}));
+}
+
+// Those of the format before, and what a packer does not take.
+TEST_F(Runs, MayBeUnpacked) {
+  const std::string two = raw_records({{1, 10}, {2, 20}});
+  add(0, two, 1);
+  add(0, raw_records({{3, 30}}), 1);
+  add(0, raw_records({{4, 40}}) + raw_records({{5, 50}}), 2);
+  EXPECT_NE(out_.view().find(two), std::string_view::npos) << "a wrong number of records: as they are";
+  finish();
+  EXPECT_EQ(play().error, "");
+  EXPECT_EQ(numbers(), (std::vector<int>{1, 2, 3, 4, 5}));
+}
+
+// What a block says of its records does not depend on another block.
+TEST_F(Runs, EachBlockCanBeUnpackedAlone) {
+  std::vector<int> all;
+  for (int i = 0; i < 20'000; ++i) {
+    add(0, raw_records({{i, 10 + static_cast<std::uint64_t>(i)}}), 1);
+    all.push_back(i);
+  }
+  EXPECT_GT(out_.size(), 2 * kBlockBytes);
+  finish();
+  EXPECT_EQ(play().error, "");
+  EXPECT_EQ(numbers(), all);
 }
 
 TEST_F(Runs, RecordsThatAreNoneAreRefused) {
