@@ -123,6 +123,11 @@ Result<HitFunction> HitFunction::make(const std::string& arguments) {
 }
 
 HandHit HitFunction::hit() { return data_->hit(); }
+
+void HitFunction::pass(const std::array<std::uint64_t, 3>& values) {
+  data_->registers[Reg::di] = values[0], data_->registers[Reg::si] = values[1], data_->registers[Reg::dx] = values[2];
+}
+
 trace::Area& HitFunction::area() { return data_->area; }
 const program::EventLayout& HitFunction::layout() const { return data_->program.layout; }
 

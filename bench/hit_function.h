@@ -3,6 +3,7 @@
 // many hits a second the reader can print.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -34,6 +35,8 @@ class HitFunction {
 
   // A hit of the calling thread; the rings that it fills; and the layout of its record.
   HandHit hit();
+  // What the next hits find in %di, %si and %dx.
+  void pass(const std::array<std::uint64_t, 3>& values);
   trace::Area& area();
   const program::EventLayout& layout() const;
 

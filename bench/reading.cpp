@@ -53,6 +53,7 @@ class Reading {
   bool is_complete() const { return is_complete_ && reader_.counts().recorded[0] == kHits * costs_.size(); }
 
  private:
+  void make_hits();
   void write();
   void write_if_full() {
     if (out_.size() >= kFlushBytes) write();
@@ -70,6 +71,7 @@ class Reading {
   trace::RunSink run_sink_;
   std::vector<double> costs_;
   bool is_complete_ = true;
+  std::uint64_t hits_ = 0;
 };
 
 Result<std::unique_ptr<Reading>> Reading::make(const Way& way, const std::string& path) {
@@ -104,11 +106,19 @@ void Reading::write() {
   out_.clear();
 }
 
+// With an object of 50, a small number and a count, so that records differ as those of a program do.
+void Reading::make_hits() {
+  const HandHit hit = function_.hit();
+  for (std::uint64_t i = 0; i < kHits; ++i) {
+    function_.pass({0x7f5a'3c02'1000 + i * 7919 % 50 * 0x1a40, i % 7, hits_++});
+    uprobe_bench_paced_hits(&hit, 1, 0);
+  }
+}
+
 // As a turn of the reader in a session. The file begins anew each time.
 void Reading::measure() {
   if (way_.writes && (::ftruncate(file_.get(), 0) != 0 || ::lseek(file_.get(), 0, SEEK_SET) != 0)) is_complete_ = false;
-  const HandHit hit = function_.hit();
-  uprobe_bench_paced_hits(&hit, kHits, 0);
+  make_hits();
   const std::uint64_t wanted = reader_.counts().recorded[0] + kHits;
   const double before = thread_cpu_seconds();
   while (reader_.counts().recorded[0] < wanted) reader_.poll(sink_, run_sink_);
