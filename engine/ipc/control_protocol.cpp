@@ -32,7 +32,7 @@ Result<Connection> find_session(const std::string& session) {
   for (auto& folder : socket_folders_of(::geteuid())) {
     if (!folder && folder.error().code == Code::refused) why = folder.error();
     if (!folder) continue;
-    auto socket = connect_in(*folder, session);
+    auto socket = connect_in(*folder, session, SOCK_STREAM);
     if (!socket && socket.error().err == EAGAIN)
       return Error{.code = Code::refused,
                    .text = "the session's tool does not answer",

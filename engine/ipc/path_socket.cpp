@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -51,6 +52,27 @@ Status check_folder(const SocketFolder& folder) {
   return ok();
 }
 
+// The inode of a socket of this user's at which no process listens; 0: there is none.
+ino_t abandoned_socket(const SocketFolder& folder, const std::string& name, int type) {
+  struct stat status {};
+  if (::fstatat(folder.fd.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return 0;
+  if (!S_ISSOCK(status.st_mode) || status.st_uid != ::geteuid()) return 0;
+  const auto answered = connect_in(folder, name, type);
+  return !answered && answered.error().err == ECONNREFUSED ? status.st_ino : 0;
+}
+
+// Removes the name that a killed tool has left. A tool that has just made its socket listens a moment later, so it is asked twice.
+// The lock keeps two tools from taking the same name over, one of them from the other.
+bool remove_abandoned(const SocketFolder& folder, const std::string& name, int type) {
+  constexpr useconds_t kMoment = 50'000;
+  SocketFolder locked{Fd(::openat(folder.fd.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)), folder.path};
+  if (!locked.fd || !lock_folder(locked)) return false;
+  const ino_t seen = abandoned_socket(locked, name, type);
+  if (seen == 0) return false;
+  ::usleep(kMoment);
+  return abandoned_socket(locked, name, type) == seen && ::unlinkat(locked.fd.get(), name.c_str(), 0) == 0;
+}
+
 }  // namespace
 
 Result<PathSocket> make_path_socket(const std::string& path, int type) {
@@ -62,6 +84,8 @@ Result<PathSocket> make_path_socket(const std::string& path, int type) {
   if (!folder) return folder.error();
   RETURN_IF_ERROR(check_folder(*folder));
   auto listener = listen_in(*folder, name, type);
+  if (!listener && listener.error().err == EADDRINUSE && remove_abandoned(*folder, name, type))
+    listener = listen_in(*folder, name, type);
   if (!listener && listener.error().err == EADDRINUSE)
     return refused_path(path, "exists already", "remove it, or name another socket");
   if (!listener) return listener.error();

@@ -2,6 +2,7 @@
 #include "engine/ipc/peer_client.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <cerrno>
 
@@ -55,7 +56,7 @@ class Wait {
 };
 
 Result<Connection> connect_in_folder(const SocketFolder& folder, pid_t owner, uid_t user) {
-  auto socket = connect_in(folder, client_socket_of(owner));
+  auto socket = connect_in(folder, client_socket_of(owner), SOCK_STREAM);
   if (!socket) return socket.error();
   auto peer = peer_of(socket->get());
   if (!peer) return peer.error();

@@ -117,10 +117,10 @@ Result<Fd> listen_in(const SocketFolder& folder, const std::string& name, int ty
   return socket;
 }
 
-Result<Fd> connect_in(const SocketFolder& folder, const std::string& name) {
+Result<Fd> connect_in(const SocketFolder& folder, const std::string& name, int type) {
   const auto address = address_of(folder, name);
   if (!address) return address.error();
-  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Fd socket(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return system_error("socket", errno);
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) == 0) return socket;
   if (errno == ENOENT || errno == ECONNREFUSED)
@@ -136,7 +136,7 @@ Status claim_name(const SocketFolder& folder, const std::string& name) {
   }
   if (!is_socket_or_link(status) || status.st_uid != ::geteuid())
     return Error{.code = Code::refused, .text = "is not a session's socket", .where = folder.path + "/" + name};
-  const auto answered = connect_in(folder, name);
+  const auto answered = connect_in(folder, name, SOCK_STREAM);
   if (answered || answered.error().code != Code::not_found)
     return Error{.code = Code::refused, .text = "a session of this name is running", .where = name, .err = EADDRINUSE};
   if (::unlinkat(folder.fd.get(), name.c_str(), 0) == 0 || errno == ENOENT) return ok();

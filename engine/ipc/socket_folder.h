@@ -36,9 +36,9 @@ Result<Fd> listen_in(const SocketFolder& folder, const std::string& name, int ty
 
 // Connects; the socket is non-blocking. Code::not_found: no process listens there. EAGAIN: the tool's queue of connections is
 // full.
-Result<Fd> connect_in(const SocketFolder& folder, const std::string& name);
+Result<Fd> connect_in(const SocketFolder& folder, const std::string& name, int type);
 
-// Removes a name if it is this user's socket or link and no process listens there. Code::refused otherwise.
+// Removes a name if it is this user's socket (of streams) or link and no process listens there. Code::refused otherwise.
 Status claim_name(const SocketFolder& folder, const std::string& name);
 
 // Removes the names that killed tools have left.

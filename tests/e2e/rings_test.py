@@ -188,6 +188,18 @@ class Readers(RingsCase):
         (taken, _, _), _ = self.totals(reader)
         self.assertEqual(taken, 0)
 
+    def test_the_socket_of_a_killed_tool_is_taken_over(self):
+        self.start_tool(1000).kill()
+        harness.wait_until(lambda: not self.is_served(), "the end of the killed tool")
+        self.assertTrue(os.path.exists(self.socket))
+        tool = self.start_tool(1000)
+        reader = self.start_reader(self.c_reader())
+        self.work(tool)
+        self.assertEqual(self.finish(tool), 2000)
+        (taken, _, lost), _ = self.totals(reader)
+        self.assertEqual((taken, lost), (2000, 0))
+        self.assertFalse(os.path.exists(self.socket))
+
     def test_an_event_that_is_added_later(self):
         tool = self.start_tool(10)
         reader = self.start_reader(self.python_reader())

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Where a socket at a path of the user's may be, and that nothing of others is taken or removed.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -55,6 +59,57 @@ TEST_F(PathSocketTest, LeavesWhatExists) {
   EXPECT_EQ(error_of(link), link + " exists already");
   EXPECT_TRUE(fs::is_symlink(link));
   EXPECT_FALSE(fs::exists(folder_ + "/nowhere"));
+}
+
+// A socket as a killed tool leaves it.
+void leave_socket(const std::string& path, int type, bool listens, Fd& kept) {
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
+  kept = Fd(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::bind(kept.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ASSERT_TRUE(!listens || ::listen(kept.get(), 1) == 0);
+}
+
+TEST_F(PathSocketTest, TakesOverWhatAKilledToolHasLeft) {
+  for (const int type : {SOCK_SEQPACKET, SOCK_STREAM}) {
+    const std::string path = folder_ + "/socket";
+    Fd killed;
+    leave_socket(path, type, true, killed);
+    killed = Fd();
+    const auto made = make_path_socket(path, type);
+    EXPECT_TRUE(made) << made.error().text;
+  }
+}
+
+TEST_F(PathSocketTest, LeavesSocketsThatAreInUse) {
+  int number = 0;
+  for (const int type : {SOCK_SEQPACKET, SOCK_STREAM, SOCK_DGRAM}) {
+    const std::string path = folder_ + "/socket" + std::to_string(number++);
+    Fd in_use;
+    leave_socket(path, type, type != SOCK_DGRAM, in_use);
+    EXPECT_EQ(error_of(path), path + " exists already");
+    EXPECT_TRUE(fs::is_socket(path));
+  }
+}
+
+TEST_F(PathSocketTest, LeavesAnAbandonedSocketOfAnotherUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  const std::string path = folder_ + "/socket";
+  Fd killed;
+  leave_socket(path, SOCK_SEQPACKET, true, killed);
+  killed = Fd();
+  ASSERT_EQ(::lchown(path.c_str(), 65534, 65534), 0);
+  EXPECT_EQ(error_of(path), path + " exists already");
+}
+
+TEST_F(PathSocketTest, TakesNothingOverWhileAnotherToolMayDoIt) {
+  const std::string path = folder_ + "/socket";
+  Fd killed;
+  leave_socket(path, SOCK_SEQPACKET, true, killed);
+  killed = Fd();
+  const Fd other(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(::flock(other.get(), LOCK_EX), 0);
+  EXPECT_EQ(error_of(path), path + " exists already");
 }
 
 TEST_F(PathSocketTest, LeavesWhatAnotherHasPutInItsPlace) {
