@@ -2,6 +2,7 @@
 #include "engine/base/program_output.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -71,8 +72,16 @@ int ProgramOutput::wait() {
   return status;
 }
 
+// A program that says nothing for so long is ended: what it reads may be a file that keeps it waiting.
 bool ProgramOutput::fill() {
   constexpr std::size_t kPiece = 64 * 1024;
+  constexpr int kPatienceMs = 120'000;
+  pollfd output{.fd = pipe_.get(), .events = POLLIN, .revents = 0};
+  int polled = 0;
+  do polled = ::poll(&output, 1, kPatienceMs);
+  while (polled < 0 && errno == EINTR);
+  if (polled == 0) ::kill(pid_, SIGKILL);
+  if (polled == 0) return false;
   buffer_.erase(0, std::exchange(at_, 0));
   const std::size_t size = buffer_.size();
   buffer_.resize(size + kPiece);

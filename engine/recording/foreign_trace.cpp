@@ -5,6 +5,7 @@
 #include <charconv>
 #include <utility>
 
+#include "engine/base/regular_file.h"
 #include "engine/output/escape.h"
 
 namespace uprobe::recording {
@@ -180,6 +181,10 @@ Result<trace::ClockKind> clock_of_options(const std::string& path, std::string_v
 }
 
 Result<ForeignTrace> ForeignTrace::open(const std::string& path) {
+  const auto file = open_regular(path);
+  if (!file && file.error().code == Code::refused)
+    return Error{.code = Code::usage, .text = file.error().text + ": a trace.dat is a regular file", .where = path};
+  if (!file) return file.error();
   const auto options = options_of(path);
   if (!options) return options.error();
   const auto clock = clock_of_options(path, *options);

@@ -3,7 +3,10 @@
 #include "engine/recording/foreign_trace.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <string>
 
 #include "engine/base/program_output.h"
@@ -55,6 +58,18 @@ TEST(ForeignTrace, EventsThatLackSomething) {
     EXPECT_EQ(events[0].comm, "");
     EXPECT_EQ(events[0].name, "");
   }
+}
+
+TEST(ForeignTrace, AFifoIsNotWaitedFor) {
+  char folder[] = "/tmp/uprobe-trace.XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  const std::string fifo = std::string(folder) + "/fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const auto opened = ForeignTrace::open(fifo);
+  ::unlink(fifo.c_str());
+  ::rmdir(folder);
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().text, "is a fifo: a trace.dat is a regular file");
 }
 
 TEST(ForeignTrace, TheClockIsTheOneThatAllBuffersHave) {
