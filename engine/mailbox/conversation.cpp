@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "engine/mailbox/conversation.h"
 
+#include <unistd.h>
+
+#include <string_view>
+
+#include "engine/base/procfs.h"
 #include "engine/mailbox/futex.h"
 
 namespace uprobe::control {
@@ -11,9 +16,10 @@ using shared::MailState;
 using shared::Turn;
 using namespace std::chrono_literals;
 
-constexpr auto kPatience = 2s;     // a target that is stopped or killed delays the tool no longer
-constexpr auto kLastWord = 100ms;  // for a thread that is giving up
-constexpr auto kLook = 20ms;       // another process may take a bell away
+constexpr auto kPatience = 2s;      // a target that does not answer delays the tool no longer
+constexpr auto kOfStopped = 100ms;  // nor a stopped one; it may be continued at once
+constexpr auto kLastWord = 100ms;   // for a thread that is giving up
+constexpr auto kLook = 20ms;        // another process may take a bell away
 
 bool is_before(std::uint32_t a, std::uint32_t b) {
   const std::uint32_t distance = shared::number_after(b, ~a + 1);
@@ -39,6 +45,18 @@ std::uint32_t PrivateLine::rung() {
 
 void PrivateLine::wait(std::uint32_t rung, std::chrono::nanoseconds limit) {
   futex_wait(area_.live(part_).header().mail_requests, rung, limit);
+}
+
+// Where the thread's id is another one in the tool's namespace the process's first thread has to stand for it. What the tool itself
+// holds by ptrace (service/part_mover.h) goes on soon.
+bool PrivateLine::may_answer() {
+  const pid_t pid = files_.pid();
+  auto status = procfs::read(pid, static_cast<pid_t>(called_ & ~shared::kBellOfChild), "status");
+  if (!status) status = procfs::read(pid, "status");
+  const auto state = status ? procfs::field(*status, "State") : std::nullopt;
+  if (!state || state->empty()) return false;
+  if (state->front() != 't') return std::string_view("TZX").find(state->front()) == std::string_view::npos;
+  return bool(procfs::read(::getpid(), static_cast<pid_t>(procfs::number(*status, "TracerPid")), "status"));
 }
 
 // The thread writes `check` last, so it is read first.
@@ -71,15 +89,17 @@ Status Conversation::begin() { return say(MailState::working); }
 
 Status Conversation::await_result() {
   const std::uint32_t wanted = shared::turn(shared::number_after(number_, 1), MailState::result);
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const auto begun = std::chrono::steady_clock::now();
   for (;;) {
     const std::uint32_t rung = line_.rung(), heard = hear();
     if (heard == wanted) return ok();
     const MailState state = shared::state_of(heard);
     if (state == MailState::abandoned || state == MailState::left)
       return Error{.code = Code::system, .text = "the waiting thread gave up"};
-    if (std::chrono::steady_clock::now() > deadline)
-      return Error{.code = Code::system, .text = "the waiting thread does not answer"};
+    const auto waited = std::chrono::steady_clock::now() - begun;
+    if (waited > kOfStopped && !line_.may_answer())
+      return Error{.code = Code::system, .text = "the waiting thread has been stopped"};
+    if (waited > kPatience) return Error{.code = Code::system, .text = "the waiting thread does not answer"};
     line_.wait(rung, kLook);
   }
 }

@@ -24,6 +24,8 @@ class MailLine {
   // Waits until the thread may have answered, at most `limit`; returns at once if rung() no longer returns `rung`.
   virtual std::uint32_t rung() = 0;
   virtual void wait(std::uint32_t rung, std::chrono::nanoseconds limit) = 0;
+  // False: the thread is stopped, or has ended.
+  virtual bool may_answer() { return true; }
 };
 
 // A slot of a process's own mailbox, through /proc/PID/mem. Other processes can ring the bell, and nothing more.
@@ -42,6 +44,7 @@ class PrivateLine : public MailLine {
   void wake() override;
   std::uint32_t rung() override;
   void wait(std::uint32_t rung, std::chrono::nanoseconds limit) override;
+  bool may_answer() override;
 
  private:
   const target::ProcessFiles& files_;

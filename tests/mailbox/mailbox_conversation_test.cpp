@@ -24,7 +24,7 @@ class FakeLine : public control::MailLine {
  public:
   MailSlot slot{};
   std::function<void()> before_read = [] {};
-  bool is_gone = false;
+  bool is_gone = false, is_stopped = false;
   int waits = 0, wakes = 0;
   std::vector<std::pair<std::size_t, std::size_t>> writes;
 
@@ -45,6 +45,7 @@ class FakeLine : public control::MailLine {
   void wake() override { ++wakes; }
   std::uint32_t rung() override { return 0; }
   void wait(std::uint32_t, std::chrono::nanoseconds) override { ++waits; }
+  bool may_answer() override { return !is_stopped; }
 
   void say(std::uint32_t number, MailState state) { slot.asked.word = slot.asked.check = shared::turn(number, state); }
   MailState heard() const { return shared::state_of(slot.answered.check); }
@@ -74,6 +75,17 @@ TEST(Conversation, ByTurns) {
   EXPECT_EQ(line.heard(), MailState::done);
   EXPECT_EQ(line.wakes, 3);
   EXPECT_FALSE(thread.has_request()) << "it has been answered";
+}
+
+TEST(Conversation, AStoppedThreadIsNotWaitedFor) {
+  FakeLine line;
+  Conversation thread(line);
+  line.say(5, MailState::request);
+  ASSERT_TRUE(thread.has_request() && thread.begin());
+  line.is_stopped = true;
+  const auto result = thread.command(kCommand);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().text, "the waiting thread has been stopped");
 }
 
 TEST(Conversation, ATornWordIsNone) {
