@@ -26,7 +26,7 @@ using shared::Turn;
 
 constexpr u64 kFutexWait = 0, kFutexWake = 1, kAll = 0x7fffffff;
 constexpr i64 kSlice = 20'000'000;
-constexpr u32 kSilentSlices = 50, kSlices = 500;
+constexpr u32 kSilentSlices = 40, kSlices = 500;
 // So many waits may end early; after them the thread sleeps the rest where no other process can wake it.
 constexpr u32 kIdleWakes = 64;
 
