@@ -8,6 +8,7 @@
 #include "preload/deferred_signals.h"
 #include "preload/handler_entry.h"
 #include "preload/mappings.h"
+#include "preload/quick_calls.h"
 #include "preload/stacks.h"
 #include "preload/status.h"
 #include "preload/system_call.h"
@@ -30,14 +31,6 @@ long pass(ProcessBlock& block, const SignalFrame& frame) {
   return interruptible_call(block, call_number(frame), call_argument(frame, 0), call_argument(frame, 1),
                             call_argument(frame, 2), call_argument(frame, 3), call_argument(frame, 4),
                             call_argument(frame, 5));
-}
-
-// A signal that comes from here on keeps `pass` from making the call. False: one has come before.
-bool begin_call(ProcessBlock& block) {
-  shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
-  if (entry == nullptr) return true;
-  __atomic_store_n(&entry->attention, 0, __ATOMIC_RELEASE);
-  return __atomic_load_n(&entry->pending, __ATOMIC_ACQUIRE) == 0;
 }
 
 // The tool seizes this thread, so that it stops again at the end of execve and can put the agent into the new program. gettid
@@ -327,34 +320,57 @@ bool make_call(ProcessBlock& block, const Point& point, SignalFrame& frame) {
   return true;
 }
 
-bool wants_open(const ProcessBlock& block, const Point& point, const shared::Registers& registers) {
-  const NumberLoad load = load_at(undo_of(block, point).original);
-  const auto value = [&](shared::Reg reg) { return load.to == reg ? load.value : registers[reg]; };
-  const auto number = static_cast<long>(value(shared::kCallNumberRegister));
-  if (number != kSysOpen && number != kSysOpenat) return false;
-  return may_be_status(value(shared::kCallArgumentRegisters[number == kSysOpen ? 0 : 1]));
+bool begin_call(ProcessBlock& block) {
+  shared::ThreadEntry* entry = thread_entry(block, thread_pointer(), true);
+  if (entry == nullptr) return true;
+  __atomic_store_n(&entry->attention, 0, __ATOMIC_RELEASE);
+  return __atomic_load_n(&entry->pending, __ATOMIC_ACQUIRE) == 0;
 }
+
+namespace {
 
 // A call that is made here returns at once, so no signal has to wait for it.
-bool make_open(ProcessBlock& block, const Point& point, SignalFrame& frame) {
-  const NumberLoad load = load_at(undo_of(block, point).original);
-  u64& target = loaded_register(frame, load);
-  const u64 before = target;
-  target = load.value;
-  long result = 0;
+bool make_open(ProcessBlock& block, const SignalFrame& frame, long& result) {
   const bool opens = call_number(frame) == kSysOpen || call_number(frame) == kSysOpenat;
-  if (!opens || !open_status(block, frame, result)) {
-    target = before;
-    return false;
-  }
-  finish_call(frame, point.address + shared::kBeforeOpen, result);
-  return true;
+  return opens && open_status(block, frame, result);
 }
 
-const Point* open_point_with_copy(const ProcessBlock& block, u64 copy) {
+// A hit at the point is recorded by now: only where there is none may the thread come once more.
+bool make_quick(ProcessBlock& block, const Point& point, SignalFrame& frame, long& result) {
+  if (!is_quick(call_number(frame))) return false;
+  give_stack(block, frame);
+  if (!begin_call(block)) return point.consumer == 0;
+  return make(block, frame, result) && (result != kNotMade || point.consumer == 0);
+}
+
+}  // namespace
+
+bool make_call_after(ProcessBlock& block, const Point& point, SignalFrame& frame) {
+  const NumberLoad load = load_at(undo_of(block, point).original, point.address);
+  const u64 before = register_of(frame, load.to);
+  set_register(frame, load.to, load.value);
+  long result = kNotMade;
+  const bool is_open = point.role == static_cast<u32>(shared::PointRole::open_call);
+  const bool made = is_open ? make_open(block, frame, result) : make_quick(block, point, frame, result);
+  if (made && result != kNotMade) {
+    finish_call(frame, point.address + point.insn_bytes, result);
+    return true;
+  }
+  set_register(frame, load.to, before);
+  if (made) frame.ip = point.address;
+  return made;
+}
+
+bool wants_open(const SystemCall& call) {
+  if (call.number != kSysOpen && call.number != kSysOpenat) return false;
+  return may_be_status(call.arguments[call.number == kSysOpen ? 0 : 1]);
+}
+
+const Point* point_before_call(const ProcessBlock& block, u64 copy) {
   const Point* points = at_offset<Point>(&block, block.point_offset);
   for (u32 i = 0; i < block.point_count; ++i)
-    if (points[i].copy == copy && points[i].role == static_cast<u32>(shared::PointRole::open_call)) return &points[i];
+    if (points[i].copy == copy && shared::is_before_call(static_cast<shared::PointRole>(points[i].role)))
+      return &points[i];
   return nullptr;
 }
 

@@ -20,13 +20,22 @@ inline long pass(const SignalFrame& frame) {
 // call.
 bool make_call(ProcessBlock& block, const Point& point, SignalFrame& frame);
 
-// A thread is at a point of role open_call, or has come from it to the copy. True: the call is made, as above. False: the copy
-// has to lead to it.
-bool make_open(ProcessBlock& block, const Point& point, SignalFrame& frame);
-// Whether a thread that came to such a point by a jump has to come by a signal instead.
-bool wants_open(const ProcessBlock& block, const Point& point, const shared::Registers& registers);
-// The point of role open_call whose copy begins at an address; null: there is none.
-const Point* open_point_with_copy(const ProcessBlock& block, u64 copy);
+// A thread is at a point before a call (is_before_call), or has come from it to the copy. True: as above. False: the copy has to lead
+// to it.
+bool make_call_after(ProcessBlock& block, const Point& point, SignalFrame& frame);
+// The point before a call whose copy begins at an address; null: there is none.
+const Point* point_before_call(const ProcessBlock& block, u64 copy);
+
+// A system call, and what a thread that is about to make it has in its registers.
+struct SystemCall {
+  long number;
+  u64 arguments[6];
+  u64 sp;
+};
+// Whether an open that a thread comes to by a jump has to be made by a signal.
+bool wants_open(const SystemCall& call);
+// A signal that comes from here on keeps `interruptible_call` from making the call. False: one has come before.
+bool begin_call(ProcessBlock& block);
 
 // A thread comes out of clone, clone3 or vfork, as parent or child.
 void leave_clone(ProcessBlock& block, const Point& point, const SignalFrame& frame);

@@ -154,7 +154,9 @@ void expect_after(ProcessBlock& block, const SignalFrame& frame, bool shown) {
 u64 place_to_go_on(ProcessBlock& block, const SignalFrame& frame) {
   const Point* point = find_point(block, frame.ip);
   const bool repeated = forget_repeat(block, frame) && point != nullptr;
-  if (repeated && point->role != static_cast<u32>(shared::PointRole::system_call)) return point->copy;
+  const bool makes_call = point != nullptr && (point->role == static_cast<u32>(shared::PointRole::system_call) ||
+                                               point->role == static_cast<u32>(shared::PointRole::quick_call));
+  if (repeated && !makes_call) return point->copy;
   if (repeated) expect_repeat(block, frame);  // the handler may have changed the registers
   return point == nullptr || point->prefix_window != 0 ? place_in_copy(block, frame.ip) : frame.ip;
 }

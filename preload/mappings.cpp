@@ -125,8 +125,34 @@ bool takes_our_stack(const SignalFrame& frame, Pages pages) {
   return overlap(pages, pages_of(low, high - low));
 }
 
+// The same for a thread on its own stack, at `sp`: from there down.
+bool takes_stack_below(u64 sp, Pages pages) {
+  constexpr u64 kBelow = 4096;
+  const u64 low = as_word(__builtin_frame_address(0)) - kBelow;
+  return overlap(pages, pages_of(low, sp - low));
+}
+
 // Code that can still be written is not probed: its mapping counts as not executable yet.
 bool is_code(u64 protection) { return (protection & (kProtWrite | kProtExec)) == kProtExec; }
+
+bool is_private_file(u64 flags) { return (flags & kMapAnonymous) == 0 && (flags & kMapType) == kMapPrivate; }
+
+// Pages have been mapped with these arguments of mmap. Whether code of a file has come.
+bool note_mapped(ProcessBlock& block, Pages pages, u64 protection, u64 flags) {
+  const bool is_later_code = is_private_file(flags) && !is_code(protection);
+  is_later_code ? remember(block, pages) : forget(block, pages);
+  return is_private_file(flags) && !is_later_code;
+}
+
+// Whether a loader has relocated a library: it makes part of its data read-only.
+bool is_relocated(const ProcessBlock& block, u64 protection) {
+  return protection == kProtRead && __atomic_load_n(&block.unbound, __ATOMIC_RELAXED) != 0;
+}
+
+// Whether these pages are code from now on, or may be chosen among (IFUNCs).
+bool concerns_tool(const ProcessBlock& block, Pages pages, u64 protection) {
+  return (is_relocated(block, protection) || is_code(protection)) && is_remembered(block, pages);
+}
 
 bool is_error(long result) { return result < 0 && result > -4096; }
 
@@ -149,14 +175,16 @@ bool map_pages(ProcessBlock& block, const SignalFrame& frame, long& result) {
   result = pass(frame);
   if (is_error(result)) return true;
   const Pages pages = pages_of(static_cast<u64>(result), bytes);
-  const bool is_file = (flags & kMapAnonymous) == 0 && (flags & kMapType) == kMapPrivate;
-  if (is_file && !is_code(call_argument(frame, 2))) {
-    remember(block, pages);
-    return true;
-  }
-  forget(block, pages);
-  if (!is_file) return true;
-  show_code(block, frame, pages);
+  if (note_mapped(block, pages, call_argument(frame, 2), flags)) show_code(block, frame, pages);
+  return true;
+}
+
+bool map_pages_at_once(ProcessBlock& block, const SystemCall& call, long& result) {
+  const auto& [address, bytes, protection, flags, file, offset] = call.arguments;
+  if (is_private_file(flags) && is_code(protection)) return false;
+  if ((flags & kMapFixed) != 0 && takes_stack_below(call.sp, pages_of(address, bytes))) return false;
+  result = system_call(call.number, address, bytes, protection, flags, file, offset);
+  if (!is_error(result)) note_mapped(block, pages_of(static_cast<u64>(result), bytes), protection, flags);
   return true;
 }
 
@@ -181,12 +209,22 @@ bool protect_pages(ProcessBlock& block, const SignalFrame& frame, long& result) 
     if (!is_error(result)) remember(block, pages);
     return true;
   }
-  const bool relocated = call_argument(frame, 2) == kProtRead && __atomic_load_n(&block.unbound, __ATOMIC_RELAXED) != 0;
-  if ((!relocated && !is_code(call_argument(frame, 2))) || !is_remembered(block, pages)) return false;
+  const bool relocated = is_relocated(block, call_argument(frame, 2));
+  if (!concerns_tool(block, pages, call_argument(frame, 2))) return false;
   result = pass(frame);
   if (is_error(result)) return true;
   if (!relocated) forget(block, pages);
   show_code(block, frame, pages);
+  return true;
+}
+
+bool protect_pages_at_once(ProcessBlock& block, const SystemCall& call, long& result) {
+  const auto& [address, bytes, protection, key, unused, unused_too] = call.arguments;
+  const Pages pages = pages_of(address, bytes);
+  const u64 begin = pages.begin << kPageBits, end = pages.end << kPageBits;
+  if (takes_stack_below(call.sp, pages) || concerns_tool(block, pages, protection)) return false;
+  if ((protection & kProtWrite) != 0 && may_have_jumps(block, begin, end)) return false;
+  result = system_call(call.number, address, bytes, protection, key);
   return true;
 }
 

@@ -4,6 +4,7 @@
 
 #include "arch/entry/signal_frame.h"
 #include "preload/agent.h"
+#include "preload/calls.h"
 
 namespace uprobe::agent {
 
@@ -11,6 +12,10 @@ namespace uprobe::agent {
 // code that it made executable is probed. False: the displaced copy has to make it.
 bool map_pages(ProcessBlock& block, const SignalFrame& frame, long& result);
 bool protect_pages(ProcessBlock& block, const SignalFrame& frame, long& result);
+// The same for a thread that comes by a jump. False: it has to come by a signal, since the tool has to be asked, or since the pages
+// are of the stack that the agent is on.
+bool map_pages_at_once(ProcessBlock& block, const SystemCall& call, long& result);
+bool protect_pages_at_once(ProcessBlock& block, const SystemCall& call, long& result);
 
 // Whether the tool need not be asked at this library hook: see ProcessBlock::quiet_hooks.
 bool is_quiet_hook(ProcessBlock& block);

@@ -116,7 +116,8 @@ void hit_point(ProcessBlock& block, const Point& point, SignalFrame& frame) {
       ask_tool(block, session_area(block, 0), {shared::MailKind::libraries_changed, tid, 0, 0});
   }
   if (point.role == static_cast<u32>(shared::PointRole::system_call) && make_call(block, point, frame)) return;
-  if (point.role == static_cast<u32>(shared::PointRole::open_call) && make_open(block, point, frame)) return;
+  const bool is_before = shared::is_before_call(static_cast<shared::PointRole>(point.role));
+  if (is_before && make_call_after(block, point, frame)) return;
   if (is_after_clone(point)) leave_clone(block, point, frame);
   if (point.role == static_cast<u32>(shared::PointRole::find_object) && find_object(block, frame)) return;
   if (point.role == static_cast<u32>(shared::PointRole::iterate_objects) && iterate_objects(point, frame)) return;
@@ -255,7 +256,7 @@ __attribute__((visibility("hidden"), used)) Exit uprobe_on_trap(i32, SignalInfo*
   ProcessBlock& block = *uprobe_block;
   if (info->code == kSiKernel && (is_end_of_jump(frame->ip) || is_end_of_return(frame->ip))) {
     leave_trampoline(block, *frame);
-    if (const Point* point = open_point_with_copy(block, frame->ip)) make_open(block, *point, *frame);
+    if (const Point* point = point_before_call(block, frame->ip)) make_call_after(block, *point, *frame);
     return leave(block, *frame, true);
   }
   if (info->code == kSiKernel) {

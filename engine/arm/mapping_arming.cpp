@@ -50,8 +50,26 @@ std::uint16_t jumps_after(const Block& block, Addr address) {
 }
 
 // Other roles need the thread's registers in a signal frame at each hit.
-bool may_jump(shared::PointRole role) {
-  return role == shared::PointRole::probe || role == shared::PointRole::open_call;
+bool may_jump(shared::PointRole role) { return role == shared::PointRole::probe || shared::is_before_call(role); }
+
+// The one instruction before a call has room for a jump, whatever the flow of the file is: no thread can be in its middle.
+constexpr plan::Window kBeforeCall{
+    .kind = plan::WindowKind::one, .length = shared::kJumpBytes, .code_length = shared::kJumpBytes, .instructions = 1};
+
+bool is_one_page(Addr begin, std::size_t bytes) {
+  constexpr std::uint64_t kPage = 4096;
+  return begin.value / kPage == (begin.value + bytes - 1) / kPage;
+}
+
+// Bit i: the byte at offset + i + 1 may be part of a jump before a call.
+std::uint16_t calls_after(const FilePoints& file, std::uint64_t offset) {
+  std::uint16_t bits = 0;
+  const std::uint64_t end = offset + 1 + shared::kMostFollowing;
+  auto at = std::ranges::upper_bound(file.points, offset, {}, [](const PlannedPoint& p) { return p.site.offset; });
+  for (; at != file.points.end() && at->site.offset < end; ++at)
+    for (std::uint64_t byte = at->site.offset; byte < std::min(at->site.offset + shared::kJumpBytes, end); ++byte)
+      if (shared::is_before_call(at->role)) bits = static_cast<std::uint16_t>(bits | 1U << (byte - offset - 1));
+  return bits;
 }
 
 // Whether a jump may come later, when the tool has seen that no thread is inside. Not for a short jump, whose long jump stays in
@@ -176,14 +194,14 @@ Status MappingArming::arm_choices() {
   const auto& version = process_.version_of(mapping_);
   for (const FilePoints& file : state_.probes.files()) {
     if (!version || file.file->identity() != version->identity || has_changed(file, *version)) continue;
-    begin_file();
+    begin_file(file);
     RETURN_IF_ERROR(arm_ifuncs(file));
   }
   return ok();
 }
 
 Status MappingArming::arm_file(const FilePoints& file, const plan::FileJumps* jumps) {
-  begin_file();
+  begin_file(file);
   const auto first =
       std::lower_bound(file.points.begin(), file.points.end(), mapping_.offset,
                        [](const PlannedPoint& p, std::uint64_t offset) { return p.site.offset < offset; });
@@ -205,7 +223,8 @@ void MappingArming::look_ahead(std::span<const PlannedPoint> points) {
   text_.look_ahead(places);
 }
 
-void MappingArming::begin_file() {
+void MappingArming::begin_file(const FilePoints& file) {
+  own_ = file.file ? &state_.own.in(file.file) : &file;
   pending_.clear();
   incomplete_.clear();
   text_.forget();
@@ -263,6 +282,18 @@ const char* MappingArming::against_switch(const Pending& pending, const plan::Wi
   return window.keeps_addresses && !no_thread_runs() ? "a goroutine may wait in the middle of it" : nullptr;
 }
 
+// The same before a call, in a file whose flow is not known.
+const plan::Window* MappingArming::window_before_call(const Pending& pending, std::string& why) {
+  const std::size_t bytes = pending.code.size();
+  if (!state_.jumps || process_.is_live || bytes < shared::kJumpBytes || !is_one_page(pending.point.address, bytes))
+    return nullptr;
+  if (!no_thread_runs() && !process_.no_thread_is_inside(kBeforeCall, pending.point.address))
+    why = why_not_yet();
+  else if (const char* barred = reason_barred(block_, mapping_, pending.point.address, pending.point.address + bytes))
+    why = barred;
+  return why.empty() ? &kBeforeCall : nullptr;
+}
+
 // The window that a point may use in this mapping; null: none, for the reason in `why`. A window with a reason is for a future
 // jump.
 const plan::Window* MappingArming::window_for(const Pending& pending, const plan::FileJumps* jumps, std::string& why) {
@@ -271,6 +302,7 @@ const plan::Window* MappingArming::window_for(const Pending& pending, const plan
     return nullptr;
   };
   if (changes_program(*pending.planned)) return none(kChangesProgram);
+  if (jumps == nullptr && shared::is_before_call(pending.point.role)) return window_before_call(pending, why);
   if (process_.is_live && jumps == nullptr) return none("the program is running");
   const plan::Window* window = jumps != nullptr ? jumps->window_at(pending.planned->site.address) : nullptr;
   if (window == nullptr) return none("the agent itself needs a breakpoint there, or another probe is too near");
@@ -345,6 +377,8 @@ Status MappingArming::consider(const PlannedPoint& given, const plan::FileJumps*
   if (armed && (process_.has_standing(address) || has_armed_text(target_, block_, block_.points()[*known])))
     return join(point, *known);
   std::vector<std::uint8_t> now(point.site.insn.size());
+  const bool is_quick = point.role == shared::PointRole::quick_call;  // the call is a point as well
+  if (is_quick && !(text_.read(address, now.data(), now.size()) && now == point.site.insn)) return ok();
   if (const Status read = text_.read(address, now.data(), now.size()); !read)
     return refuse(point, read.error().text), ok();
   if (now != point.site.insn)
@@ -363,17 +397,20 @@ void MappingArming::append(const PlannedPoint& point, std::optional<std::uint32_
   pending.point.role = point.role;
   pending.point.insn = point.site.insn;
   pending.point.following = bytes_following(*point.site.file, point.site.offset, mapping_);
-  pending.point.following_varies = jumps != nullptr ? jumps->changed_after(point.site.address) : std::uint16_t{0};
+  pending.point.following_varies =
+      jumps != nullptr ? jumps->changed_after(point.site.address) : calls_after(*own_, point.site.offset);
   if (process_.is_live) pending.point.following_varies = jumps_after(block_, pending.point.address);
   std::string why;
   const plan::Window* window = window_for(pending, jumps, why);
+  if (window == nullptr && point.role == shared::PointRole::quick_call) return;
   const plan::Tier tier = state_.options.tier;
   if (!why.empty() && tier == plan::Tier::jump && !point.consumers.empty())
     return refuse(point, "it would need a breakpoint: " + why);
   if (!why.empty() && tier != plan::Tier::breakpoint)
     for (const PlannedConsumer& consumer : point.consumers) state_.report.against[consumer.event] = why;
   pending.is_future = window != nullptr && !why.empty();
-  if (window != nullptr) take_window(pending, *jumps, *window, block_, mapping_);
+  if (window == &kBeforeCall) pending.window = window;
+  if (window != nullptr && window != &kBeforeCall) take_window(pending, *jumps, *window, block_, mapping_);
   pending_.push_back(std::move(pending));
 }
 

@@ -36,11 +36,12 @@ class MappingArming {
 
  private:
   void look_ahead(std::span<const PlannedPoint> points);
-  void begin_file();
+  void begin_file(const FilePoints& file);
   const PlannedPoint* possible(const PlannedPoint& point);
   Status consider(const PlannedPoint& given, const plan::FileJumps* jumps);
   void append(const PlannedPoint& point, std::optional<std::uint32_t> known, const plan::FileJumps* jumps);
   const plan::Window* window_for(const Pending& pending, const plan::FileJumps* jumps, std::string& why);
+  const plan::Window* window_before_call(const Pending& pending, std::string& why);
   bool has_original(const Pending& pending, const plan::FileJumps& jumps, const plan::Window& window);
   Status join(const PlannedPoint& point, std::uint32_t known);
   bool join_pending(PlannedPoint& point);
@@ -71,6 +72,7 @@ class MappingArming {
   Addr sentinel_;
   bool waits_ = false;
   // Of the present file:
+  const FilePoints* own_ = nullptr;  // its internal points
   std::vector<Pending> pending_;
   std::set<std::uint16_t> incomplete_;  // events of which an exit was refused
   TextView text_;                       // as it was before the first write

@@ -212,7 +212,8 @@ bool ProcessArming::loader_shows_code() {
     const auto& version = version_of(m);
     const FilePoints* own = version ? &state.own.in(target, m, *version) : nullptr;
     return own != nullptr && own->maps_memory && std::ranges::all_of(own->points, [&](const PlannedPoint& point) {
-             return has_standing(m.begin + (point.site.offset - m.offset));
+             return point.role == shared::PointRole::quick_call ||
+                    has_standing(m.begin + (point.site.offset - m.offset));
            });
   };
   return std::ranges::any_of(maps, shows_code);

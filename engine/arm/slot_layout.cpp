@@ -262,9 +262,10 @@ Addr Placer::jump_target(const Pending& p, std::size_t body, Addr slot) const {
 Result<Made> Placer::make_slot(const Pending& p, Addr at, std::size_t body, Addr entry) const {
   const bool records = body != kNoBody && bodies_[body].records;
   std::vector<std::uint8_t> front;
+  const shared::u32 agents = shared::is_before_call(p.point.role) ? shared::kMakesCall : shared::kAskAgent;
   append(front, shared::SlotHead{.address = p.point.address.value,
                                  .point = static_cast<shared::u32>(index_of(p)),
-                                 .event = records ? p.planned->consumers.front().event : shared::kAskAgent});
+                                 .event = records ? p.planned->consumers.front().event : agents});
   const Addr thunk = at + shared::kThunkInSlot;
   if (is_switched(body)) RETURN_IF_ERROR(arch::append_switched_thunk(front, thunk, entry));
   if (body != kNoBody && !is_switched(body)) RETURN_IF_ERROR(arch::append_thunk(front, thunk, entry));

@@ -62,6 +62,10 @@ bool is_clone_call(std::uint32_t number) {
 }
 
 bool is_open_call(std::uint32_t number) { return number == SYS_open || number == SYS_openat; }
+bool is_quick_call(std::uint32_t number) {
+  return number == SYS_rt_sigprocmask || number == SYS_rt_sigaction || number == SYS_mmap || number == SYS_mprotect ||
+         number == SYS_pkey_mprotect;
+}
 
 // A file may be larger than can be read while others wait, and hold more than can be decoded: then it is not known, and who
 // opens the file finds its limits.

@@ -11,6 +11,8 @@ namespace uprobe::plan {
 bool is_followed_call(std::uint32_t number);
 bool is_clone_call(std::uint32_t number);
 bool is_open_call(std::uint32_t number);
+// Calls that the agent makes in a moment, mostly, for a thread that comes by a jump (preload/quick_calls.cpp).
+bool is_quick_call(std::uint32_t number);
 
 // A quick look at a part of a file: bytes of a followed call are somewhere in it. Most files have none and need not be read
 // any further.

@@ -11,7 +11,9 @@
 #include "arch/code/call_patterns.h"
 #include "arch/code/relocate.h"
 #include "arch/code/scan.h"
+#include "engine/elf/image.h"
 #include "engine/flow/followed_calls.h"
+#include "engine/flow/go_program.h"
 
 namespace uprobe::plan {
 namespace {
@@ -42,8 +44,20 @@ void watch_calls_entered(std::vector<SystemCallSite>& sites, std::size_t first,
   }
 }
 
+// Whether a jump fits on an instruction: it must not lie in two pages, of which one may be written without the other.
+bool has_room(Bytes insn, std::uint64_t address) {
+  constexpr std::uint64_t kPage = 4096;
+  return insn.size() >= shared::kJumpBytes && address % kPage <= kPage - shared::kJumpBytes;
+}
+
+// Which points a function may have.
+struct Choice {
+  bool any;            // at each call
+  bool before = true;  // before calls
+};
+
 // Walks one function; adds its interesting sites.
-void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool any,
+void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, const Choice& choice,
                    std::vector<SystemCallSite>& sites) {
   const std::size_t first = sites.size();
   std::vector<std::uint64_t> targets;  // of branches, as file offsets
@@ -63,10 +77,14 @@ void scan_function(Bytes code, std::uint64_t begin, std::uint64_t offset, bool a
       number = load->number;
     if (insn.leads == Leads::call || insn.leads == Leads::call_indirect) number = ~0u;
     const bool is_syscall = arch::is_system_call(rest.first(insn.length));
-    if (is_syscall && !any && is_open_call(number) && arch::is_load_before_open(before))
+    const std::uint64_t load = at - before.size();
+    if (is_syscall && choice.before && !choice.any && is_open_call(number) && arch::is_load_before_open(before))
       sites.push_back({offset + at - shared::kBeforeOpen, shared::PointRole::open_call});
-    else if (is_syscall && (any || number == kFromMemory || is_followed_call(number)))
+    else if (is_syscall && (choice.any || number == kFromMemory || is_followed_call(number)))
       sites.push_back({.offset = offset + at, .maps_memory = number == SYS_mmap});
+    const bool is_quick = is_syscall && choice.before && is_quick_call(number) && arch::is_load_before_call(before);
+    if (is_quick && has_room(before, begin + load))
+      sites.push_back({.offset = offset + load, .role = shared::PointRole::quick_call});
     if (is_syscall && is_clone_call(number))
       sites.push_back({offset + at + shared::kSystemCallBytes, clone_role(number)});
     before = rest.first(insn.length);
@@ -88,12 +106,13 @@ std::optional<elf::Range> function_at(const elf::ElfFile& file, std::uint64_t ad
 }
 
 // A call in code of unknown extent: the number is loaded right before, and decoding leads from there to the call.
-void add_by_pattern(Bytes code, std::size_t at, std::uint64_t address, std::uint64_t offset,
+void add_by_pattern(Bytes code, std::size_t at, std::uint64_t address, std::uint64_t offset, bool before,
                     std::vector<SystemCallSite>& sites) {
   const auto load = arch::number_before(code, at);
   if (!load || (!is_followed_call(load->number) && !is_clone_call(load->number))) return;
-  std::size_t place = load->position;
+  std::size_t place = load->position, last = place;
   while (place < at) {
+    last = place;
     const auto insn = arch::decode(code.subspan(place), Addr{address + place});
     if (!insn || (insn->is_call && !load->outlives_calls) || insn->is_return) return;
     place += insn->length;
@@ -103,6 +122,11 @@ void add_by_pattern(Bytes code, std::size_t at, std::uint64_t address, std::uint
     sites.push_back({offset + at + shared::kSystemCallBytes, clone_role(load->number)});
   else
     sites.push_back({offset + at, shared::PointRole::system_call});
+  // What looks like the load may be the end of another instruction that begins with a prefix.
+  const bool is_quick = before && is_quick_call(load->number) && !arch::may_follow_prefix(code, load->position);
+  const Bytes insn = code.subspan(last, at - last);
+  if (is_quick && arch::is_load_before_call(insn) && has_room(insn, address + last))
+    sites.push_back({.offset = offset + last, .role = shared::PointRole::quick_call});
 }
 
 // Where handlers return to: bytes that debuggers and unwinders know, so they are the same everywhere. Code without
@@ -117,9 +141,23 @@ constexpr std::size_t kMostCalls = 16384;
 
 Error too_many_calls() { return Error{.code = Code::limit, .text = "it has more system calls than any real program"}; }
 
+// Functions that may run on a stack with no more room than they need themselves.
+std::vector<std::uint64_t> functions_on_small_stacks(const elf::ElfFile& file) {
+  std::vector<std::uint64_t> found;
+  for (const char* name : {"getcontext", "setcontext", "swapcontext"})
+    if (const auto symbol = file.find_any(name)) found.push_back(symbol->address);
+  return found;
+}
+
+bool is_go(const elf::ElfFile& file) {
+  const auto image = elf::Image::parse(elf::BytesView(file.bytes()));
+  return image && go_program_of(*image) != GoProgram::none;
+}
+
 // What of a segment is to be looked at: functions that contain the bytes of a call; calls outside of any known function are
 // added at once.
-Result<std::vector<elf::Range>> functions_with_syscalls(const elf::ElfFile& file, std::vector<SystemCallSite>& sites) {
+Result<std::vector<elf::Range>> functions_with_syscalls(const elf::ElfFile& file, bool before,
+                                                        std::vector<SystemCallSite>& sites) {
   std::vector<elf::Range> found;
   std::size_t calls = 0;
   for (const elf::Segment& s : file.segments()) {
@@ -133,7 +171,7 @@ Result<std::vector<elf::Range>> functions_with_syscalls(const elf::ElfFile& file
       if (returns || arch::is_cancellable_call(code, place) || arch::is_any_call(code, place, Addr{s.address + place}))
         sites.push_back({s.offset + place, shared::PointRole::system_call, returns});
       else if (!range)
-        add_by_pattern(code, place, s.address, s.offset, sites);
+        add_by_pattern(code, place, s.address, s.offset, before, sites);
       else if (found.empty() || found.back().begin != range->begin)
         found.push_back(*range);
     }
@@ -147,8 +185,10 @@ Result<std::vector<elf::Range>> functions_with_syscalls(const elf::ElfFile& file
 Result<std::vector<SystemCallSite>> system_call_sites(const elf::ElfFile& file, bool ends) {
   const auto generic = file.find_any("syscall");
   std::vector<SystemCallSite> sites;
-  const auto functions = functions_with_syscalls(file, sites);
+  const bool may_jump = !is_go(file);
+  const auto functions = functions_with_syscalls(file, may_jump, sites);
   if (!functions) return functions.error();
+  const std::vector<std::uint64_t> small = functions_on_small_stacks(file);
   std::uint64_t left = 2 * file.bytes().size();
   for (const elf::Range& range : *functions) {
     const auto offset = file.offset_of_address(range.begin);
@@ -157,7 +197,9 @@ Result<std::vector<SystemCallSite>> system_call_sites(const elf::ElfFile& file, 
     if (code.size() > left || sites.size() > kMostCalls) return too_many_calls();
     left -= code.size();
     const bool any = generic && generic->address == range.begin;
-    scan_function(code, range.begin, *offset, any || (ends && names_exit_group(code)), sites);
+    const bool is_on_small = std::count(small.begin(), small.end(), range.begin) != 0;
+    const Choice choice{.any = any || (ends && names_exit_group(code)), .before = may_jump && !is_on_small};
+    scan_function(code, range.begin, *offset, choice, sites);
   }
   return sites;
 }

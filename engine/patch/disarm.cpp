@@ -75,7 +75,9 @@ class Disarming {
     RETURN_IF_ERROR(block_.set_states(target_, gone_, shared::PointState::unmapped));
     RETURN_IF_ERROR(restore(probes_, serializer));
     if (keeps_own_) return Error{.code = Code::refused, .text = "the internal points had to stay"};
-    return has_stubs() ? stubs_stay() : restore(own_, serializer);
+    if (has_stubs()) return stubs_stay();
+    RETURN_IF_ERROR(restore(own_, serializer));
+    return restore(calls_, serializer);
   }
   // For a process whose threads run and cannot be stopped. Without the points at rt_sigprocmask a thread would block SIGTRAP,
   // and die at the next point that is still armed.
@@ -126,8 +128,10 @@ class Disarming {
   // Frames that return by a stub may live as long as the program. Unwinding through them needs the internal points at
   // _dl_find_object and dl_iterate_phdr, and these need the other internal points.
   bool has_stubs() {
-    constexpr auto kFirst = static_cast<std::uint32_t>(shared::PointRole::find_object);
-    const auto is_asked = [](const shared::Point& point) { return point.role >= kFirst; };
+    const auto is_asked = [](const shared::Point& point) {
+      const auto role = static_cast<shared::PointRole>(point.role);
+      return role == shared::PointRole::find_object || role == shared::PointRole::iterate_objects;
+    };
     const Addr flags = block_.address() + offsetof(shared::ProcessBlock, flags);
     std::uint32_t now = 0;
     return std::any_of(block_.points().begin(), block_.points().end(), is_asked) &&
@@ -138,6 +142,13 @@ class Disarming {
   }
   Status some_left() const {
     return Error{.code = Code::refused, .text = std::to_string(left_) + " probes could not be removed"};
+  }
+
+  // Where a thread changes its mask by jump it never blocks SIGTRAP, so that any of the breakpoints may go before another one: these
+  // jumps go last.
+  Batch& batch_for(shared::PointRole role) {
+    if (role == shared::PointRole::probe) return probes_;
+    return role == shared::PointRole::quick_call ? calls_ : own_;
   }
 
   void consider(TextView& text, std::uint32_t index) {
@@ -158,7 +169,7 @@ class Disarming {
       gone_.push_back(index);
       return;
     }
-    Batch& batch = point.role == static_cast<std::uint32_t>(shared::PointRole::probe) ? probes_ : own_;
+    Batch& batch = batch_for(static_cast<shared::PointRole>(point.role));
     batch.patches.push_back(patch);
     batch.points.push_back(index);
   }
@@ -168,7 +179,7 @@ class Disarming {
   const std::vector<target::Mapping>& maps_;
   const bool traced_;
   bool keeps_own_ = false;
-  Batch probes_, own_;
+  Batch probes_, own_, calls_;
   std::vector<std::uint32_t> gone_;  // their code is gone, other code is there
   std::size_t left_ = 0;             // the tool's texts that had to stay
 };

@@ -8,12 +8,17 @@
 
 namespace uprobe::plan {
 
-FileJumps::FileJumps(const FileFlow& flow, std::vector<std::uint64_t> wanted, std::span<const std::uint64_t> others)
+FileJumps::FileJumps(const FileFlow& flow, std::vector<std::uint64_t> wanted, std::span<const std::uint64_t> others,
+                     std::span<const std::uint64_t> lesser)
     : flow_(flow) {
   std::sort(wanted.begin(), wanted.end());
   for (const std::uint64_t address : wanted) claims_.add_place(address);
   for (const std::uint64_t address : others) claims_.add_place(address);
   for (const std::uint64_t address : wanted) take(plan_window(flow, address, claims_));
+  for (const std::uint64_t address : lesser) {
+    const Window window = plan_window(flow, address, claims_);
+    if (window.kind == WindowKind::one) claims_.add_place(address), take(window);
+  }
   std::sort(patched_.begin(), patched_.end());
 }
 

@@ -14,8 +14,10 @@ namespace uprobe::plan {
 
 class FileJumps {
  public:
-  // Link-time addresses: `wanted` of the probes, `others` where breakpoints stand in any case. The flow must outlive it.
-  FileJumps(const FileFlow& flow, std::vector<std::uint64_t> wanted, std::span<const std::uint64_t> others);
+  // Link-time addresses: `wanted` of the probes, `others` where breakpoints stand in any case, `lesser` where a jump is wanted that
+  // takes no room from a probe. The flow must outlive it.
+  FileJumps(const FileFlow& flow, std::vector<std::uint64_t> wanted, std::span<const std::uint64_t> others,
+            std::span<const std::uint64_t> lesser = {});
 
   const FileFlow& flow() const { return flow_; }
   // A place that is wanted later (what an IFUNC has chosen). It gets no window where another place is so near that it would

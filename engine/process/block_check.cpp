@@ -73,7 +73,7 @@ bool has_sane_addresses(const Point& p) {
 bool has_sane_names(const ProcessBlock& h, const Point& p) {
   return p.state >= static_cast<std::uint32_t>(shared::PointState::armed) &&
          p.state <= static_cast<std::uint32_t>(shared::PointState::watched) &&
-         p.role <= static_cast<std::uint32_t>(shared::PointRole::iterate_objects) && p.consumer <= h.consumer_count;
+         p.role <= static_cast<std::uint32_t>(shared::PointRole::quick_call) && p.consumer <= h.consumer_count;
 }
 
 // The `length` of a restored entry has no meaning.

@@ -34,7 +34,8 @@ enum class PointState : u32 { armed = 1, disarmed = 2, unmapped = 3, watched = 4
 // What the agent does at a point besides calling its consumers.
 // probe: nothing. library_hook: it asks the tool about libraries. system_call: it may make the call itself.
 // open_call: it may make the open or openat that follows; the point is at the last instruction before that call, which loads a
-// number (arch/entry). find_object, iterate_objects: the first instruction of _dl_find_object and dl_iterate_phdr, by which
+// number (arch/entry). quick_call: the same before a call that changes signals or mappings; the call itself is a point too, for
+// other ways to it, and for a thread that comes here while no jump stands here. find_object, iterate_objects: the first instruction of _dl_find_object and dl_iterate_phdr, by which
 // unwinders ask for the object that holds an address. ..._return: the instruction after clone, clone3, vfork or fork, where a
 // child may run on its parent's thread control block.
 enum class PointRole : u32 {
@@ -48,7 +49,9 @@ enum class PointRole : u32 {
   open_call = 7,
   find_object = 8,
   iterate_objects = 9,
+  quick_call = 10,
 };
+constexpr bool is_before_call(PointRole role) { return role == PointRole::open_call || role == PointRole::quick_call; }
 
 // The place in the program that corresponds to a place in a copy, valid from `offset` up to the next mark: Point::address +
 // place (place 0: before the probed instruction). There the program's stack pointer would be higher by `pushed`.

@@ -38,6 +38,8 @@ inline constexpr u32 kBodyUnit = 64;  // and bodies at multiples of this
 
 // The body records for one event. For any other consumers it calls the agent.
 inline constexpr u32 kAskAgent = ~u32{0};
+// The agent as well, which makes the call that follows (is_before_call). jump.S of arch/entry knows the number.
+inline constexpr u32 kMakesCall = ~u32{1};
 // Written to the highest byte of the event alone: one store, so that no thread sees half of the change.
 inline constexpr u32 kEventMark = 3;
 inline constexpr u8 kNowAskAgent = 0xff, kNowRecord = 0;
@@ -47,7 +49,7 @@ struct SlotHead {
   u32 point;    // its index in the block's table
   u32 event;    // its only consumer, index in session 0's event table; negative: call the agent. Changes later
 };
-static_assert(sizeof(SlotHead) == 16);
+static_assert(sizeof(SlotHead) == 16 && offsetof(SlotHead, event) == 12);
 
 // A multiple of kSlotUnit before the SlotHead.
 struct ExitHead {

@@ -56,6 +56,21 @@ class JumpSignals(harness.TestCase):
         self.assertGreater(sent, 20)
         self.assertEqual(self.hits(seen.stderr), {"x": visits, "y": sent}, said)
 
+    def interrupt_mask(self, way, number, definition):
+        """The same of a change of the mask, to which the agent comes by jump."""
+        subject, stepper = self.compile("mask"), self.compile("stepper")
+        command = [stepper, way, str(int(number)), *self.traced("auto", [definition.format(subject)], [subject])]
+        seen = harness.run(command, timeout=SECONDS)
+        if seen.returncode == harness.SKIPPED:
+            self.skipTest("no hardware breakpoints here")
+        said = (seen.stdout + seen.stderr)[:3000]
+        self.assertEqual(seen.returncode, 0, said)
+        found = re.search(rb"sent (\d+)\nvisits \d+ signals (\d+) bad: places (\d+) registers (\d+) results (\d+)", seen.stdout)
+        self.assertTrue(found, said)
+        sent, signals, *bad = map(int, found.groups())
+        self.assertEqual((bad, signals), ([0, 0, 0], sent), said)
+        self.assertGreater(sent, 20)
+
     def check_timers(self, tier, arguments, *options):
         program = self.compile("timers", *options)
         place = "probed_site" + ("+9" if "-DAPPROACH" in options else "")
@@ -98,6 +113,10 @@ def add_cases():
         add(f"steps_{kind}_without_rseq", JumpSignals.interrupt, "steps", arguments, signal.SIGUSR1, WITHOUT_RSEQ)
         add(f"timers_{kind}", JumpSignals.check_timers, "jump", arguments)
         add(f"no_stack_{kind}", JumpSignals.check_no_stack, "jump", arguments)
+    for way in ("steps", "breaks"):
+        for probed, definition in (("file", "p:x {}:handle"), ("other_file", "p:x libc:getpriority")):
+            add(f"{way}_mask_in_probed_{probed}", JumpSignals.interrupt_mask, way, signal.SIGUSR1, definition)
+            add(f"{way}_mask_in_probed_{probed}_sent_fault", JumpSignals.interrupt_mask, way, signal.SIGBUS, definition)
     for way in ("steps", "breaks"):
         add(way + "_sent_fault", JumpSignals.interrupt, way, ARGUMENTS["itself"], signal.SIGBUS, None)
         add(way + "_sent_fault_approach", JumpSignals.interrupt, way, ARGUMENTS["itself"], signal.SIGBUS, None, "-DAPPROACH")

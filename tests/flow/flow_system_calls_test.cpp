@@ -76,6 +76,10 @@ class CLibrary : public testing::Test {
     file_.emplace(file.take());
     const auto sites = system_call_sites(*file_, false);
     for (const SystemCallSite& site : *sites) {
+      if (site.role == shared::PointRole::quick_call) {
+        loads_.insert(site.offset);
+        continue;
+      }
       if (site.role == shared::PointRole::open_call)
         opens_.insert(site.offset + shared::kBeforeOpen);
       else
@@ -95,6 +99,7 @@ class CLibrary : public testing::Test {
   std::optional<elf::ElfFile> file_;
   std::set<std::uint64_t> calls_, clones_;
   std::set<std::uint64_t> opens_;  // calls whose point is on the instruction before
+  std::set<std::uint64_t> loads_;  // instructions before calls that are points themselves
   std::size_t sites_ = 0;
   std::map<std::uint64_t, std::uint64_t> expected_;
 };
@@ -132,6 +137,43 @@ TEST_F(CLibrary, OpenIsWatchedOneInstructionEarlier) {
     const std::uint64_t number = found != expected_.end() ? found->second : SYS_openat;
     EXPECT_TRUE(number == SYS_open || number == SYS_openat) << std::hex << offset;
   }
+}
+
+// All of rt_sigprocmask and rt_sigaction, mmap and mprotect in glibc but those of getcontext and its kin.
+TEST_F(CLibrary, CallsOfSignalsAndMappingsHaveAPointBefore) {
+  std::set<std::uint64_t> before, context;
+  for (const char* name : {"getcontext", "setcontext", "swapcontext"}) {
+    const auto symbol = file_->find_any(name);
+    ASSERT_TRUE(symbol);
+    for (const auto& [offset, number] : expected_) {
+      const std::uint64_t address = file_->address_of_offset(offset).value_or(0);
+      if (address >= symbol->address && address < symbol->address + symbol->size) context.insert(offset);
+    }
+  }
+  EXPECT_EQ(context.size(), 3U);
+  for (const auto& [offset, number] : expected_)
+    if (is_quick_call(static_cast<std::uint32_t>(number)) && context.count(offset) == 0) before.insert(offset);
+  EXPECT_GE(before.size(), 10U);
+  for (const std::uint64_t offset : before) {
+    EXPECT_EQ(loads_.count(offset - 5), 1U) << std::hex << offset;
+    EXPECT_EQ(calls_.count(offset), 1U) << std::hex << offset;
+  }
+  for (const std::uint64_t offset : context) EXPECT_EQ(loads_.count(offset - 5), 0U) << std::hex << offset;
+  // Before the call in pthread_create another instruction stands between the number's load and the call.
+  EXPECT_GT(loads_.size(), before.size());
+}
+
+TEST(SystemCalls, TheInstructionBeforeACallLoadsAConstant) {
+  using Bytes = std::vector<std::uint8_t>;
+  EXPECT_TRUE(arch::is_load_before_call(Bytes{0xb8, 14, 0, 0, 0}));              // mov $14,%eax
+  EXPECT_TRUE(arch::is_load_before_call(Bytes{0x41, 0xba, 8, 0, 0, 0}));         // mov $8,%r10d
+  EXPECT_TRUE(arch::is_load_before_call(Bytes{0x48, 0xc7, 0xc0, 14, 0, 0, 0}));  // mov $14,%rax
+  EXPECT_TRUE(arch::is_load_before_call(Bytes{0x48, 0x8d, 0x35, 1, 2, 3, 4}));   // lea d(%rip),%rsi
+  EXPECT_FALSE(arch::is_load_before_call(Bytes{0xbb, 14, 0, 0, 0}));             // %ebx, which the call leaves alone
+  EXPECT_FALSE(arch::is_load_before_call(Bytes{0x41, 0xbc, 14, 0, 0, 0}));       // %r12d
+  EXPECT_FALSE(arch::is_load_before_call(Bytes{0x48, 0x8d, 0xb5, 1, 2, 3, 4}));  // lea d(%rbp),%rsi
+  EXPECT_FALSE(arch::is_load_before_call(Bytes{0x31, 0xc0}));                    // xor %eax,%eax
+  EXPECT_FALSE(arch::is_load_before_call(Bytes{0x48, 0xb8, 1, 2, 3, 4, 5, 6, 7, 8}));  // movabs
 }
 
 TEST_F(CLibrary, TheFunctionThatMakesAnyCallIsThere) {

@@ -21,9 +21,13 @@ struct Moments {
   uint32_t calls;  // so far
   uint32_t when;   // 0: never
   uint32_t signal;
-  uint32_t whom;   // 0: the process that calls; 1: the process that it calls ptrace for; else a process id
+  uint32_t whom;   // 0: the process that calls; 1: the process that it calls ptrace for; kAll; else a process id
   uint32_t fired;  // the process that has the signal
+  uint32_t first;  // of the tool's processes
 };
+
+// Of the tool, all processes that write or may finish what others have begun; and then only writes are counted.
+enum { kAll = 2 };
 
 static struct Moments* moments;
 
@@ -34,6 +38,7 @@ __attribute__((constructor)) static void begin(void) {
   if (file < 0) return;
   void* mapped = mmap(NULL, sizeof *moments, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (mapped != MAP_FAILED) moments = mapped;
+  if (moments != NULL && moments->first == 0) moments->first = (uint32_t)getpid();
   close(file);
 }
 
@@ -52,10 +57,20 @@ int setpgid(pid_t pid, pid_t group) {
   return (int)syscall(SYS_setpgid, pid, group);
 }
 
-static void come(pid_t tracee) {
-  if (moments == NULL || is_guardian() || (moments->whom == 1 && tracee == 0)) return;
+static void kill_all(void) {
+  const pid_t self = getpid();
+  __atomic_store_n(&moments->fired, (uint32_t)self, __ATOMIC_SEQ_CST);
+  syscall(SYS_kill, moments->first, SIGKILL);
+  if (self == writer) syscall(SYS_kill, its_parent, SIGKILL);
+  syscall(SYS_kill, self, SIGKILL);
+}
+
+static void come_by(pid_t tracee, int is_write) {
+  if (moments == NULL || is_guardian() || (moments->whom == 1 && tracee == 0) || (moments->whom == kAll && !is_write))
+    return;
   const int error = errno;
   if (__atomic_add_fetch(&moments->calls, 1, __ATOMIC_SEQ_CST) == __atomic_load_n(&moments->when, __ATOMIC_SEQ_CST)) {
+    if (moments->whom == kAll) kill_all();
     const pid_t self = getpid() == writer ? its_parent : getpid();
     const pid_t whom = moments->whom == 0 ? self : moments->whom == 1 ? tracee : (pid_t)moments->whom;
     if (whom == self) __atomic_store_n(&moments->fired, (uint32_t)whom, __ATOMIC_SEQ_CST);
@@ -64,6 +79,8 @@ static void come(pid_t tracee) {
   }
   errno = error;
 }
+
+static void come(pid_t tracee) { come_by(tracee, 0); }
 
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
@@ -81,13 +98,13 @@ long ptrace(enum __ptrace_request request, ...) {
 
 ssize_t pwrite(int file, const void* from, size_t bytes, off_t at) {
   const ssize_t result = NEXT(pwrite)(file, from, bytes, at);
-  come(0);
+  come_by(0, 1);
   return result;
 }
 
 ssize_t pwrite64(int file, const void* from, size_t bytes, off64_t at) {
   const ssize_t result = NEXT(pwrite64)(file, from, bytes, at);
-  come(0);
+  come_by(0, 1);
   return result;
 }
 

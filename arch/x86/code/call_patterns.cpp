@@ -85,6 +85,8 @@ bool ends_with_system_call(Bytes insn) {
 
 bool is_system_call(Bytes insn) { return insn.size() == sizeof kSyscall && ends_with_system_call(insn); }
 
+bool may_follow_prefix(Bytes code, std::size_t at) { return follows_rex(code, at); }
+
 bool is_whole(const NumberLoad& load, std::size_t at) {
   constexpr std::size_t kLongestOfTwo = 4;
   return load.length <= kLongestOfTwo || load.position == at;
@@ -94,6 +96,20 @@ bool is_whole(const NumberLoad& load, std::size_t at) {
 bool is_load_before_open(Bytes insn) {
   const auto load = register_load(insn);
   return load && insn.size() == shared::kBeforeOpen && (load->reg == 0 || load->reg == 2 || load->reg == 7);
+}
+
+// mov $n, %r32; mov $n, %r64 (sign-extended); lea d(%rip), %r64: to rax, rdx, rsi, rdi, r8, r9 or r10
+bool is_load_before_call(Bytes insn) {
+  constexpr unsigned kRegisters = 1 << 0 | 1 << 2 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10;
+  const auto is_one = [](unsigned reg) { return (kRegisters >> reg & 1) != 0; };
+  if (const auto load = register_load(insn)) return is_one(load->reg);
+  if (insn.size() != 7) return false;
+  const unsigned rex = insn[0], opcode = insn[1], modrm = insn[2];
+  if ((rex == 0x48 || rex == 0x49) && opcode == 0xc7 && (modrm & 0xf8) == 0xc0)
+    return is_one((modrm & 7) + ((rex & 1) != 0 ? 8U : 0U));
+  if ((rex == 0x48 || rex == 0x4c) && opcode == 0x8d && (modrm & 0xc7) == 0x05)
+    return is_one((modrm >> 3 & 7) + ((rex & 4) != 0 ? 8U : 0U));
+  return false;
 }
 
 bool names_call(Bytes code, std::uint32_t number) {

@@ -29,6 +29,8 @@ std::optional<NumberLoad> number_before(Bytes code, std::size_t at);
 
 // The load that ends right before code[end].
 std::optional<NumberLoad> number_load_ending(Bytes code, std::size_t end);
+// Whether the byte before code[at] may be a prefix (REX) of what begins there.
+bool may_follow_prefix(Bytes code, std::size_t at);
 // Whether that load ends with the instruction at code[at] and is not only the end of that one: `mov $8,%r8d` ends with the bytes
 // of `mov $8,%eax`. The short forms are two instructions.
 bool is_whole(const NumberLoad& load, std::size_t at);
@@ -48,8 +50,10 @@ bool loads_number_from_memory(Bytes insn);
 inline constexpr std::size_t kGeneralRegisters = 16;
 
 // Whether the instruction loads a number into the register of a call's number or of one of its first arguments, as the agent can make
-// it in a thread's stead (take_load in arch/entry).
+// it in a thread's stead (load_at in arch/entry).
 bool is_load_before_open(Bytes insn);
+// The same of any constant (or address) that it loads, in at least as many bytes as a jump has.
+bool is_load_before_call(Bytes insn);
 
 // The system call at code[at] that musl makes all calls with that can be cancelled.
 bool is_cancellable_call(Bytes code, std::size_t at);

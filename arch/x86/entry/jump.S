@@ -14,8 +14,9 @@
 // On a switched stack its rsp is the word at 72.
 //
 // Calls const u32* uprobe_on_jump(const SlotHead*, Registers*, u32) with the register file (engine/shared/layout.h) in our
-// frame; the result is the thread's pending word.
-// Comes back with r9..r11 as they were.
+// frame; the result is the thread's pending word. Before a call (kMakesCall), where less stack is to be used, uprobe_on_call, which has
+// the trampoline's frame as well.
+// Comes back with r9..r11 as the register file has them.
         .macro LABEL name
         .globl  \name
         .hidden \name
@@ -74,6 +75,8 @@ uprobe_jump_entry:
         movq    %rax, 152(%rdx)
         movq    $-1, 160(%rdx)          # orig_ax: as the kernel has it outside of system calls
         xchgq   %rsi, %rdx              # (slot, registers, faulted)
+        cmpl    $-2, 12(%rdi)           # kMakesCall
+        je      6f
         call    uprobe_on_jump
         LABEL   uprobe_jump_done
         movq    72(%rsp), %r9
@@ -104,6 +107,9 @@ uprobe_jump_entry:
 5:      int3
         LABEL   uprobe_jump_waits
         nop
+6:      leaq    16(%rbp), %rcx          # (slot, registers, faulted, frame)
+        call    uprobe_on_call
+        jmp     uprobe_jump_done
         .cfi_endproc
         .size uprobe_jump_entry, . - uprobe_jump_entry
         .globl  uprobe_jump_end

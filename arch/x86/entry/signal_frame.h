@@ -139,15 +139,22 @@ inline void return_from_function(SignalFrame& f, u64 to, u64 result) {
   f.sp += 8;
 }
 
-// A general register other than the stack pointer; others are left alone.
-inline void set_register(SignalFrame& f, shared::Reg reg, u64 value) {
+// A general register other than the stack pointer; others are left alone, and read as 0.
+inline u64* register_in(SignalFrame& f, shared::Reg reg) {
   using shared::Reg;
   constexpr u64 SignalFrame::*kPlaces[] = {&SignalFrame::ax,  &SignalFrame::bx,  &SignalFrame::cx,  &SignalFrame::dx,
                                            &SignalFrame::si,  &SignalFrame::di,  &SignalFrame::bp,  nullptr,
                                            &SignalFrame::r8,  &SignalFrame::r9,  &SignalFrame::r10, &SignalFrame::r11,
                                            &SignalFrame::r12, &SignalFrame::r13, &SignalFrame::r14, &SignalFrame::r15};
   const u32 index = static_cast<u32>(reg);
-  if (index < sizeof kPlaces / sizeof kPlaces[0] && reg != Reg::sp) f.*kPlaces[index] = value;
+  return index < sizeof kPlaces / sizeof kPlaces[0] && reg != Reg::sp ? &(f.*kPlaces[index]) : nullptr;
+}
+inline void set_register(SignalFrame& f, shared::Reg reg, u64 value) {
+  if (u64* place = register_in(f, reg)) *place = value;
+}
+inline u64 register_of(SignalFrame& f, shared::Reg reg) {
+  const u64* place = register_in(f, reg);
+  return place != nullptr ? *place : 0;
 }
 
 // Into uprobe_iterate (stub.S), which goes on at `copy`.

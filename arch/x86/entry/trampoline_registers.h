@@ -117,4 +117,19 @@ inline void take_back(SignalFrame& frame, const JumpEntry& entry, bool is_leavin
   if (entry.has_link) frame.bp = *reinterpret_cast<const u64*>(entry.base);
 }
 
+// A thread in jump.S has made the call before which it came: what `syscall` leaves behind, and it goes on at `next`.
+inline void finish_call(TrampolineFrame& kept, shared::Registers& registers, u64 next, long result) {
+  using shared::Reg;
+  kept.ax = static_cast<u64>(result);
+  kept.cx = kept.copy = next;
+  registers[Reg::r11] = registers[Reg::flags];
+}
+// A constant that the thread has loaded.
+inline void put_loaded(TrampolineFrame& kept, shared::Registers& registers, shared::Reg to, u64 value) {
+  using shared::Reg;
+  registers[to] = value;
+  kept.ax = registers[Reg::ax], kept.dx = registers[Reg::dx], kept.si = registers[Reg::si];
+  kept.di = registers[Reg::di], kept.r8 = registers[Reg::r8];
+}
+
 }  // namespace uprobe::agent
