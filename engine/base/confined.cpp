@@ -34,15 +34,15 @@ constexpr std::uint32_t kMostAnswer = 16 << 20;
 constexpr int kSocket = 3;  // in the child
 constexpr gid_t kNoGroup = 65534;
 
-// The system calls of libdw, the allocator and the conversation. Files are opened only for reading; any other call fails with
-// EPERM.
-constexpr unsigned kAllowed[] = {SYS_read,           SYS_pread64,   SYS_readv,     SYS_write,      SYS_recvfrom,
-                                 SYS_sendto,         SYS_close,     SYS_fstat,     SYS_newfstatat, SYS_statx,
-                                 SYS_lseek,          SYS_mmap,      SYS_munmap,    SYS_mremap,     SYS_mprotect,
-                                 SYS_madvise,        SYS_brk,       SYS_futex,     SYS_readlink,   SYS_getcwd,
-                                 SYS_clock_gettime,  SYS_getrandom, SYS_prlimit64, SYS_exit_group, SYS_exit,
-                                 SYS_getpid,         SYS_gettid,    SYS_fcntl,     SYS_access,     SYS_rt_sigreturn,
-                                 SYS_rt_sigprocmask, SYS_poll};
+// The system calls of libdw, the allocator and the conversation. Files are opened only for reading, and made only in memory
+// (units of .dwp packages); any other call fails with EPERM.
+constexpr unsigned kAllowed[] = {SYS_read,           SYS_pread64,   SYS_readv,     SYS_write,       SYS_recvfrom,
+                                 SYS_sendto,         SYS_close,     SYS_fstat,     SYS_newfstatat,  SYS_statx,
+                                 SYS_lseek,          SYS_mmap,      SYS_munmap,    SYS_mremap,      SYS_mprotect,
+                                 SYS_madvise,        SYS_brk,       SYS_futex,     SYS_readlink,    SYS_getcwd,
+                                 SYS_clock_gettime,  SYS_getrandom, SYS_prlimit64, SYS_exit_group,  SYS_exit,
+                                 SYS_getpid,         SYS_gettid,    SYS_fcntl,     SYS_access,      SYS_rt_sigreturn,
+                                 SYS_rt_sigprocmask, SYS_poll,      SYS_getrlimit, SYS_memfd_create};
 
 sock_filter load(std::size_t from) { return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(from)); }
 sock_filter answer_with(std::uint32_t what) { return BPF_STMT(BPF_RET | BPF_K, what); }
@@ -129,7 +129,7 @@ bool confine(const Confinement& how, int socket) {
   limit(RLIMIT_CPU, kAnswers * static_cast<std::uint64_t>(how.patience.count()));
   limit(RLIMIT_NOFILE, kDescriptors);
   limit(RLIMIT_CORE, 0);
-  limit(RLIMIT_FSIZE, 0);
+  limit(RLIMIT_FSIZE, how.memory_bytes / kDescriptors);  // files in memory: all together as much as the limit of memory
   drop_privileges(how.user);
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && allow_reading_alone();
 }

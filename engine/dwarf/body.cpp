@@ -97,8 +97,8 @@ void read_rows(Dwarf_Lines* lines, std::size_t count, const elf::Range& range, B
   }
 }
 
-void read_rows(Dwarf* debug, Body& body) {
-  auto unit = unit_at(debug, body.ranges.front().begin);
+void read_rows(const DebugInfo::Handles& handles, Body& body) {
+  auto unit = unit_at(handles, body.ranges.front().begin);
   Dwarf_Lines* lines = nullptr;
   std::size_t count = 0;
   if (!unit || dwarf_getsrclines(&*unit, &lines, &count) != 0) return;
@@ -176,7 +176,7 @@ std::vector<elf::Range> ranges_of(Dwarf_Die die) {
 Body body_of(const DebugInfo::Handles& handles, Dwarf_Die function) {
   Body body{.ranges = ranges_of(function)};
   if (body.ranges.empty()) return body;
-  read_rows(handles.debug, body);
+  read_rows(handles, body);
   body.is_known =
       std::ranges::all_of(body.ranges, [&](const elf::Range& range) { return read_code(*handles.file, range, body); });
   Dwarf_Addr entry = 0;

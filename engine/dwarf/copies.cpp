@@ -188,7 +188,8 @@ Result<std::vector<InlinedCopy>> DebugInfo::copies_of(const std::string& functio
   std::size_t header = 0;
   for (; is_done && dwarf_nextcu(handles_->debug, at, &next, &header, nullptr, nullptr, nullptr) == 0; at = next) {
     Dwarf_Die unit;
-    if (dwarf_offdie(handles_->debug, at + header, &unit) != nullptr) is_done = finder.look(whole_unit(unit));
+    if (dwarf_offdie(handles_->debug, at + header, &unit) != nullptr)
+      is_done = finder.look(whole_unit(*handles_, unit));
   }
   if (!is_done)
     return Error{.code = Code::refused,

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "engine/dwarf/package.h"
+
 namespace uprobe::dwarf {
 namespace {
 
@@ -71,11 +73,26 @@ Scopes scopes_of_nested(Dwarf_Die unit, std::uint64_t address) {
 
 }  // namespace
 
-Dwarf_Die whole_unit(Dwarf_Die unit) {
+Elf* open_image(std::span<const std::uint8_t> bytes) {
+  static const unsigned version = elf_version(EV_CURRENT);
+  if (version == EV_NONE) return nullptr;
+  // For reading (ELF_C_READ).
+  auto* image = const_cast<char*>(reinterpret_cast<const char*>(bytes.data()));
+  return elf_memory(image, bytes.size());
+}
+
+DebugInfo::Handles::Handles() : packaged(std::make_unique<Packaged>()) {}
+DebugInfo::Handles::~Handles() = default;
+
+Dwarf_Die whole_unit(const DebugInfo::Handles& handles, Dwarf_Die unit) {
   Dwarf_Die split{};
   std::uint8_t type = 0;
-  if (dwarf_cu_info(unit.cu, nullptr, &type, nullptr, &split, nullptr, nullptr, nullptr) != 0) return unit;
-  return type == DW_UT_skeleton && split.addr != nullptr ? split : unit;
+  std::uint64_t id = 0;
+  if (dwarf_cu_info(unit.cu, nullptr, &type, nullptr, nullptr, &id, nullptr, nullptr) != 0) return unit;
+  if (type != DW_UT_skeleton) return unit;
+  open_packaged(handles, unit, id);
+  const bool is_known = dwarf_cu_info(unit.cu, nullptr, nullptr, nullptr, &split, nullptr, nullptr, nullptr) == 0;
+  return is_known && split.addr != nullptr ? split : unit;
 }
 
 const char* declaring_source(Dwarf_Die die) {
@@ -91,19 +108,21 @@ const char* declaring_source(Dwarf_Die die) {
   return dwarf_filesrc(files, number, nullptr, nullptr);
 }
 
-std::optional<Dwarf_Die> unit_at(Dwarf* debug, std::uint64_t address) {
+std::optional<Dwarf_Die> unit_at(const DebugInfo::Handles& handles, std::uint64_t address) {
   Dwarf_Die unit;
-  if (dwarf_addrdie(debug, address, &unit) != nullptr) return whole_unit(unit);
+  Dwarf* debug = handles.debug;
+  if (dwarf_addrdie(debug, address, &unit) != nullptr) return whole_unit(handles, unit);
   // .debug_aranges may be missing or incomplete.
   Dwarf_Off at = 0, next = 0;
   std::size_t header = 0;
   for (; dwarf_nextcu(debug, at, &next, &header, nullptr, nullptr, nullptr) == 0; at = next)
-    if (dwarf_offdie(debug, at + header, &unit) != nullptr && dwarf_haspc(&unit, address) > 0) return whole_unit(unit);
+    if (dwarf_offdie(debug, at + header, &unit) != nullptr && dwarf_haspc(&unit, address) > 0)
+      return whole_unit(handles, unit);
   return {};
 }
 
-Scopes scopes_at(Dwarf* debug, std::uint64_t address) {
-  auto unit = unit_at(debug, address);
+Scopes scopes_at(const DebugInfo::Handles& handles, std::uint64_t address) {
+  auto unit = unit_at(handles, address);
   Dwarf_Die* found = nullptr;
   const int count = unit ? dwarf_getscopes(&*unit, address, &found) : 0;
   Scopes scopes(found, found + std::max(count, 0));
@@ -184,10 +203,10 @@ bool has_prologue(const Dwarf_Die& function) {
 }
 
 // The line table's mark where there is one (clang), else its second row of the function (gcc).
-std::uint64_t end_of_prologue(Dwarf* debug, Dwarf_Die function) {
+std::uint64_t end_of_prologue(const DebugInfo::Handles& handles, Dwarf_Die function) {
   Dwarf_Addr low = 0, high = 0;
   if (dwarf_lowpc(&function, &low) != 0 || dwarf_highpc(&function, &high) != 0) return 0;
-  auto unit = unit_at(debug, low);
+  auto unit = unit_at(handles, low);
   Dwarf_Lines* lines = nullptr;
   std::size_t count = 0;
   if (!unit || dwarf_getsrclines(&*unit, &lines, &count) != 0) return low;

@@ -16,7 +16,11 @@
 
 namespace uprobe::dwarf {
 
+struct Packaged;
+
 struct DebugInfo::Handles {
+  Handles();
+  ~Handles();
   struct End {
     void operator()(Elf* of) const { elf_end(of); }
     void operator()(Dwarf* of) const { dwarf_end(of); }
@@ -44,6 +48,7 @@ struct DebugInfo::Handles {
     InlinedCopy found;
   };
   std::vector<Copy> copies;
+  std::unique_ptr<Packaged> packaged;  // what a package (.dwp) has
 };
 
 template <class Visit>
@@ -54,9 +59,12 @@ void each_child(Dwarf_Die parent, const Visit& visit) {
   while (dwarf_siblingof(&die, &die) == 0);
 }
 
+// A file in memory, for reading: nothing is ever written to it. Null: it is none.
+Elf* open_image(std::span<const std::uint8_t> bytes);
+
 // The blocks around an address, innermost first, up to the unit.
 using Scopes = std::vector<Dwarf_Die>;
-Scopes scopes_at(Dwarf* debug, std::uint64_t address);
+Scopes scopes_at(const DebugInfo::Handles& handles, std::uint64_t address);
 
 // Of an inlined copy: its own block, what its function has beside it, and what is around that in the source.
 Scopes scopes_of_copy(Dwarf_Die copy);
@@ -65,10 +73,10 @@ Scopes scopes_of_copy(Dwarf_Die copy);
 std::optional<Dwarf_Die> function_of(const Scopes& scopes);
 
 // The unit that holds an address.
-std::optional<Dwarf_Die> unit_at(Dwarf* debug, std::uint64_t address);
+std::optional<Dwarf_Die> unit_at(const DebugInfo::Handles& handles, std::uint64_t address);
 
-// The unit for which a skeleton stands, if its file can be found (-gsplit-dwarf); any other unit itself.
-Dwarf_Die whole_unit(Dwarf_Die unit);
+// The unit for which a skeleton stands, if its file or package can be found (-gsplit-dwarf); any other unit itself.
+Dwarf_Die whole_unit(const DebugInfo::Handles& handles, Dwarf_Die unit);
 
 // The source file of a declaration; null: unknown. (libdw's own dwarf_decl_file stops the process at the units of gcc's
 // -gsplit-dwarf.)
@@ -88,6 +96,6 @@ bool is_in_frame(Dwarf_Die variable);
 bool has_prologue(const Dwarf_Die& function);
 
 // The first instruction after the prologue, or the function's own.
-std::uint64_t end_of_prologue(Dwarf* debug, Dwarf_Die function);
+std::uint64_t end_of_prologue(const DebugInfo::Handles& handles, Dwarf_Die function);
 
 }  // namespace uprobe::dwarf

@@ -55,8 +55,8 @@ void each_unit(Dwarf* debug, const Visit& visit) {
 }
 
 // The function, or copy of an inlined one, around an address.
-std::optional<Dwarf_Die> instance_at(Dwarf* debug, std::uint64_t address) {
-  for (Dwarf_Die& scope : scopes_at(debug, address)) {
+std::optional<Dwarf_Die> instance_at(const DebugInfo::Handles& handles, std::uint64_t address) {
+  for (Dwarf_Die& scope : scopes_at(handles, address)) {
     const int tag = dwarf_tag(&scope);
     if (tag == DW_TAG_subprogram || tag == DW_TAG_inlined_subroutine) return scope;
   }
@@ -66,9 +66,9 @@ std::optional<Dwarf_Die> instance_at(Dwarf* debug, std::uint64_t address) {
 bool is_same(Dwarf_Die a, Dwarf_Die b) { return dwarf_dieoffset(&a) == dwarf_dieoffset(&b); }
 
 // The unit of the first instruction of a DIE with code.
-std::optional<Dwarf_Die> unit_of_code(Dwarf* debug, Dwarf_Die die) {
+std::optional<Dwarf_Die> unit_of_code(const DebugInfo::Handles& handles, Dwarf_Die die) {
   Dwarf_Addr base = 0, begin = 0, end = 0;
-  return dwarf_ranges(&die, 0, &base, &begin, &end) > 0 ? unit_at(debug, begin) : std::nullopt;
+  return dwarf_ranges(&die, 0, &base, &begin, &end) > 0 ? unit_at(handles, begin) : std::nullopt;
 }
 
 // `after`: the next line with code, 0: none; -1: the source has no code at all.
@@ -96,7 +96,7 @@ Result<CodeLine> DebugInfo::declaration_of(const std::string& function) const {
     return DWARF_CB_OK;
   };
   each_unit(handles_->debug, [&](Dwarf_Die& unit) {
-    Dwarf_Die whole = whole_unit(unit);
+    Dwarf_Die whole = whole_unit(*handles_, unit);
     dwarf_getfuncs(&whole, look, &wanted, 0);
   });
   const auto& found = wanted.found;
@@ -120,7 +120,7 @@ Result<std::vector<std::uint64_t>> DebugInfo::find_line(const std::string& file,
       after = std::max(after, 0);
       if (row.line > line && (after == 0 || row.line < after)) after = row.line;
       if (row.line != line) return;
-      auto instance = instance_at(debug, row.address);
+      auto instance = instance_at(*handles_, row.address);
       if (instance && !function.empty() && !is_called(*instance, function)) return;
       sources.insert(row.source);
       if (!instance) return;
@@ -140,18 +140,17 @@ Result<std::vector<std::uint64_t>> DebugInfo::find_line(const std::string& file,
 }
 
 std::uint64_t DebugInfo::after_prologue(std::uint64_t address) const {
-  const Scopes scopes = scopes_at(handles_->debug, address);
+  const Scopes scopes = scopes_at(*handles_, address);
   auto function = function_of(scopes);
   Dwarf_Addr low = 0;
   if (!function || !has_prologue(*function)) return address;
   if (dwarf_lowpc(&*function, &low) != 0 || low != address) return address;
-  return end_of_prologue(handles_->debug, *function);
+  return end_of_prologue(*handles_, *function);
 }
 
 std::vector<CodeLine> DebugInfo::lines_of(std::uint64_t address) const {
-  Dwarf* debug = handles_->debug;
-  const auto unit = unit_at(debug, address);
-  const auto function = function_of(scopes_at(debug, address));
+  const auto unit = unit_at(*handles_, address);
+  const auto function = function_of(scopes_at(*handles_, address));
   std::vector<CodeLine> lines;
   if (!unit || !function) return lines;
   Dwarf_Die copy = *function;
@@ -159,7 +158,7 @@ std::vector<CodeLine> DebugInfo::lines_of(std::uint64_t address) const {
   std::set<std::pair<std::string, int>> seen;
   each_row(*unit, [&](const Row& row) {
     if (dwarf_haspc(&copy, row.address) <= 0 || (own != nullptr && std::string_view(own) != row.source)) return;
-    if (const auto in = instance_at(debug, row.address)) {
+    if (const auto in = instance_at(*handles_, row.address)) {
       Dwarf_Die die = *in;
       if (dwarf_dieoffset(&die) == dwarf_dieoffset(&copy)) seen.emplace(row.source, row.line);
     }
@@ -172,12 +171,12 @@ std::vector<CodeLine> DebugInfo::lines_of_copies() const {
   std::set<std::pair<std::string, int>> seen;
   for (const Handles::Copy& copy : handles_->copies) {
     Dwarf_Die die = copy.die;
-    const auto unit = unit_of_code(handles_->debug, die);
+    const auto unit = unit_of_code(*handles_, die);
     const char* own = declaring_source(die);
     if (!unit || own == nullptr) continue;
     each_row(*unit, [&](const Row& row) {
       if (dwarf_haspc(&die, row.address) <= 0 || std::string_view(own) != row.source) return;
-      const auto in = instance_at(handles_->debug, row.address);
+      const auto in = instance_at(*handles_, row.address);
       if (in && is_same(*in, die)) seen.emplace(row.source, row.line);
     });
   }

@@ -75,7 +75,7 @@ Result<Location> frame_base(const DebugInfo::Handles& handles, const Scopes& sco
     return unknown;
   const auto top = frame_top(handles, address);
   if (ops[0].atom == DW_OP_call_frame_cfa) return top ? memory_at(top->first, top->second) : unknown;
-  if (is_everywhere(attribute) && (!top || top != frame_top(handles, end_of_prologue(handles.debug, *function))))
+  if (is_everywhere(attribute) && (!top || top != frame_top(handles, end_of_prologue(handles, *function))))
     return unknown;
   if (ops[0].atom >= DW_OP_reg0 && ops[0].atom <= DW_OP_reg31) return memory_at(ops[0].atom - DW_OP_reg0, 0);
   const auto known = register_and_distance(ops[0]);

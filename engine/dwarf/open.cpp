@@ -16,14 +16,6 @@ namespace {
 
 using Further = DebugInfo::Handles::Further;
 
-Elf* open_elf(std::span<const std::uint8_t> bytes) {
-  static const unsigned version = elf_version(EV_CURRENT);
-  if (version == EV_NONE) return nullptr;
-  // For reading (ELF_C_READ): nothing is ever written to the memory.
-  auto* image = const_cast<char*>(reinterpret_cast<const char*>(bytes.data()));
-  return elf_memory(image, bytes.size());
-}
-
 bool has_units(Dwarf* debug) {
   Dwarf_Off next = 0;
   std::size_t header = 0;
@@ -34,7 +26,7 @@ std::optional<Further> read(const RegularFile& file, const std::string& path) {
   auto bytes = elf::FileBytes::read(file.fd, static_cast<std::uint64_t>(file.about.st_size), elf::kMostDebugFile, path);
   if (!bytes) return {};
   Further further{.path = path, .bytes = bytes.take(), .elf = {}, .debug = {}};
-  further.elf.reset(open_elf(further.bytes.span()));
+  further.elf.reset(open_image(further.bytes.span()));
   if (further.elf) further.debug.reset(dwarf_begin_elf(further.elf.get(), DWARF_C_READ, nullptr));
   if (!has_units(further.debug.get())) return {};
   return further;
@@ -108,7 +100,7 @@ std::span<const std::uint8_t> DebugInfo::missing_shared() const { return handles
 Result<DebugInfo> DebugInfo::open(const elf::ElfFile& file) {
   auto handles = std::make_unique<Handles>();
   handles->file = &file;
-  handles->elf.reset(open_elf(file.bytes()));
+  handles->elf.reset(open_image(file.bytes()));
   if (handles->elf == nullptr) return Error{.code = Code::damaged, .text = file.path() + " cannot be read by libelf"};
   handles->frames.reset(dwarf_getcfi_elf(handles->elf.get()));
   handles->own.reset(dwarf_begin_elf(handles->elf.get(), DWARF_C_READ, nullptr));

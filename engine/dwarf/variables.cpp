@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "engine/base/regular_file.h"
+#include "engine/dwarf/package.h"
 #include "engine/dwarf/variable.h"
 #include "engine/lex/number.h"
 #include "engine/lex/words.h"
@@ -134,7 +134,7 @@ bool is_too_early(const DebugInfo::Handles& handles, Dwarf_Die variable, const S
   Dwarf_Addr low = 0;
   if (!function || !is_in_frame(variable) || dwarf_lowpc(&*function, &low) != 0 || address < low) return false;
   if (dwarf_tag(&variable) != DW_TAG_formal_parameter && !has_prologue(*function)) return false;
-  return address < end_of_prologue(handles.debug, *function);
+  return address < end_of_prologue(handles, *function);
 }
 
 // A copy stores what it keeps in the frame after it has begun.
@@ -505,20 +505,23 @@ Status Walker::count_from_first(Argument& argument) const {
 
 namespace {
 
-// Whether a package lies where the file's split debug information would be (libdw before 0.191 knows none).
-bool is_in_package(const DebugInfo::Handles& handles) {
-  const std::string& path = handles.separate ? handles.separate->path : handles.file->path();
-  return open_regular(path + ".dwp") || open_regular(handles.file->path() + ".dwp");
+// Why a place that has debug information shows no variables: the unit is in another file, which was not found.
+Error not_there(const DebugInfo::Handles& handles, std::uint64_t address) {
+  Error error{.code = Code::refused, .text = "no variables are known here", .column = 0};
+  const auto unit = unit_at(handles, address);
+  std::uint8_t type = 0;
+  if (!unit || dwarf_cu_info(unit->cu, nullptr, &type, nullptr, nullptr, nullptr, nullptr, nullptr) != 0) return error;
+  if (type != DW_UT_skeleton) return error;
+  const auto& package = handles.packaged->package;
+  error.text += package ? ": " + package->path() + " has not this part of the program"
+                        : ": they are in a .dwo file or a package (.dwp) that is not there";
+  error.help = "keep the .dwo files where they were made, or PROGRAM.dwp beside the program";
+  return error;
 }
 
 Status find_in(const DebugInfo::Handles& handles, const Scopes& scopes, Where where, std::uint64_t address,
                Argument& argument) {
-  if (scopes.empty() && is_in_package(handles))
-    return Error{.code = Code::refused,
-                 .text = "no variables are known here: they are in a package (.dwp), which this tool cannot read",
-                 .column = 0,
-                 .help = "keep the .dwo files beside it, or link without -gsplit-dwarf"};
-  if (scopes.empty()) return Error{.code = Code::refused, .text = "no variables are known here", .column = 0};
+  if (scopes.empty()) return not_there(handles, address);
   Walker walker(handles, address, argument.variable);
   RETURN_IF_ERROR(walker.start(scopes, where));
   RETURN_IF_ERROR(walker.walk());
@@ -559,15 +562,15 @@ Where where_in(const DebugInfo::Handles::Copy& copy) {
 }  // namespace
 
 Status DebugInfo::find_variable(std::uint64_t address, Argument& argument) const {
-  return find_in(*handles_, scopes_at(handles_->debug, address), Where::anywhere, address, argument);
+  return find_in(*handles_, scopes_at(*handles_, address), Where::anywhere, address, argument);
 }
 
 Status DebugInfo::find_result(std::uint64_t address, Argument& argument) const {
-  return find_in(*handles_, scopes_at(handles_->debug, address), Where::exits, address, argument);
+  return find_in(*handles_, scopes_at(*handles_, address), Where::exits, address, argument);
 }
 
 std::vector<NamedVariable> DebugInfo::variables_at(std::uint64_t address) const {
-  const Scopes scopes = scopes_at(handles_->debug, address);
+  const Scopes scopes = scopes_at(*handles_, address);
   return variables_in(*handles_, scopes, scopes, Where::anywhere, address);
 }
 

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -93,6 +94,21 @@ TEST(ConfinedTest, MayReadAndNothingElse) {
   EXPECT_EQ(*child.ask("read"), "done");
   for (const char* what : {"write", "signal", "socket", "process", "program"})
     EXPECT_EQ(*child.ask(what), "Operation not permitted") << what;
+}
+
+// As much as it may have of memory, in all descriptors together.
+TEST(ConfinedTest, FilesInMemoryAreSmall) {
+  const auto write_to_memory = [](std::string_view size) {
+    const int file = ::memfd_create("confined", 0);
+    const std::vector<char> bytes(std::stoul(std::string(size)));
+    return file < 0 ? "none" : std::to_string(::write(file, bytes.data(), bytes.size()));
+  };
+  Confined child = begin(write_to_memory);  // 64 MiB, and 64 descriptors
+  EXPECT_EQ(*child.ask("1000000"), "1000000");
+  EXPECT_EQ(*child.ask("3000000"), std::to_string(1 << 20));
+  for (int i = 0; i < 80; ++i) (void)child.ask("1000000");
+  const auto last = child.ask("1000000");
+  EXPECT_TRUE(!last || *last == "none");
 }
 
 TEST(ConfinedTest, ReadsWithTheRightsOfAnotherUser) {

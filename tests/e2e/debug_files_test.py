@@ -104,21 +104,75 @@ class Files(harness.TestCase):
 
 
 class Packages(Files):
-    def test_a_package_of_split_debug_information(self):
-        """libdw reads none before 0.191: functions and lines are known, and the refusal of a variable says why."""
-        dwp = harness.need("dwp")
-        self.build("-gsplit-dwarf", "-gdwarf-4")  # dwp of binutils ends by a signal at what is newer
-        subprocess.run([dwp, "-e", self.program, "-o", self.program + ".dwp"], check=True, cwd=self.folder)
-        for name in os.listdir(self.folder):
-            if name.endswith(".dwo"):
-                os.unlink(self.path(name))
+    def package(self, tool, *options):
+        """Builds the program, and puts its split debug information into a package beside it."""
+        made = harness.need(tool)
+        self.build("-gsplit-dwarf", *options)
+        subprocess.run([made, "-e", self.program, "-o", self.program + ".dwp"], check=True, cwd=self.folder, timeout=60)
+        self.remove_units()
+
+    def remove_units(self):
+        units = [os.path.join(folder, name) for folder, _, names in os.walk(self.folder) for name in names
+                 if name.endswith(".dwo")]
+        self.assertTrue(units)
+        for unit in units:
+            os.unlink(unit)
+
+    def check_package(self, program=None):
+        program = program or self.program
+        seen = self.trace("-p", f"p:f {program}:weigh scale", "-p", f"p:line {program}:prog.c:{LINE} n=it->n")
+        self.assertEqual(seen.returncode, 0, seen.stderr)
+        self.assertEqual({hit.arguments for hit in seen.hits}, {"scale=4", "n=3"}, seen.stderr)
+
+    def test_of_the_fourth_version(self):
+        self.package("dwp", "-gdwarf-4")  # dwp of binutils ends by a signal at what is newer
+        self.check_package()
+
+    def test_of_the_fifth_version(self):
+        """Without optimisation: llvm-dwp 14 does not end at gcc's lists of ranges."""
+        self.package("llvm-dwp", "-gdwarf-5", "-O0")
+        self.check_package()
+
+    def test_of_clang(self):
+        self.gcc = harness.need("clang")
+        for version in ("-gdwarf-4", "-gdwarf-5"):
+            with self.subTest(version=version):
+                self.package("llvm-dwp", version, "-Wno-unknown-attributes")
+                self.check_package()
+
+    def test_compressed(self):
+        """The skeleton's strings are then in memory of libdw's."""
+        self.package("llvm-dwp", "-gdwarf-5", "-O0")
+        for file in (self.program, self.program + ".dwp"):
+            subprocess.run([harness.need("objcopy"), "--compress-debug-sections", file], check=True)
+        self.check_package()
+
+    def test_by_a_symbolic_link(self):
+        self.package("llvm-dwp", "-gdwarf-5", "-O0")
+        os.symlink(self.program, self.path("linked"))
+        self.check_package(self.path("linked"))
+
+    def test_what_is_not_in_it(self):
+        """A package of another build, or one that is cut off: the refusal names it."""
+        self.package("llvm-dwp", "-gdwarf-5", "-O0")
+        with open(self.program + ".dwp", "rb") as file:
+            whole = file.read()
+        subprocess.run([self.gcc, "-gsplit-dwarf", "-gdwarf-5", "-DOTHER=1", "-g3", "-o", self.program, self.path("prog.c")],
+                       check=True, cwd=self.folder)
+        self.remove_units()
         seen = self.trace("-p", f"p:f {self.program}:weigh scale")
-        if seen.returncode != 0:
-            self.assertEqual(seen.returncode, 125, seen.stderr)
-            self.assertIn(b"they are in a package (.dwp), which this tool cannot read", seen.stderr)
-            self.assertIn(b"keep the .dwo files beside it", seen.stderr)
-        else:
-            self.assertEqual([hit.arguments for hit in seen.hits], ["scale=4"])
+        self.assertEqual(seen.returncode, 125, seen.stderr)
+        self.assertIn(b"prog.dwp has not this part of the program", seen.stderr)
+        for size in (0, 64, len(whole) // 2, len(whole) - 64):
+            with self.subTest(size=size):
+                with open(self.program + ".dwp", "wb") as file:
+                    file.write(whole[:size])
+                seen = self.trace("-p", f"p:f {self.program}:weigh scale")
+                self.assertEqual(seen.returncode, 125, seen.stderr)
+                self.assertIn(b"no variables are known here", seen.stderr)
+        os.unlink(self.program + ".dwp")
+        seen = self.trace("-p", f"p:f {self.program}:weigh scale")
+        self.assertIn(b"in a .dwo file or a package (.dwp) that is not there", seen.stderr)
         self.assertEqual(len(self.trace("-p", f"p:f {self.program}:weigh").hits), 1)
 
 
