@@ -29,8 +29,6 @@ bool is_path(const std::string& word) {
 
 bool is_file(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
-constexpr std::string_view kExample = "malloc";
-
 template <class List>
 bool is_among(const std::string& word, const List& list) {
   return std::find(list.begin(), list.end(), word) != list.end();
@@ -104,6 +102,7 @@ class CommandReader {
   void list_instead();
   void measure_latency();
   void add_stacks();
+  void add_example();
   std::string value_of(const std::string& word, std::string_view name);
   std::string line() const;
 
@@ -156,6 +155,12 @@ void CommandReader::add_expression(const std::string& expression) {
 void CommandReader::add_command(const std::string& text) {
   constexpr std::string_view kFunctions = "info functions ";
   if (text.starts_with(kFunctions)) return add_look({"-l*" + text.substr(kFunctions.size()) + "*"});
+  for (const std::string_view looks : {"info line ", "list ", "l "})
+    if (text.starts_with(looks)) return add_look({"--lines=" + text.substr(looks.size())});
+  if (constexpr std::string_view kScope = "info scope "; text.starts_with(kScope))
+    return add_look({"--vars=" + text.substr(kScope.size())});
+  for (const std::string_view trace : {"trace ", "ftrace ", "strace ", "tp "})
+    if (text.starts_with(trace)) return add_place(text.substr(trace.size()));
   if (const auto meant = meaning_of(text); meant && text.find(' ') != std::string::npos) add_meant(*meant);
 }
 
@@ -264,11 +269,13 @@ bool CommandReader::option_of_tool(const std::string& word) {
 // perf probe's.
 bool CommandReader::option_of_probe(const std::string& word) {
   if (tool_ != "probe") return false;
-  if (word == "-F" || word == "--funcs") return add_look({"-l"}), true;
-  if (word == "-L" || word == "--line") return add_look({"--lines=" + next()}), true;
-  if (word == "-V") return add_look({"--vars=" + next()}), true;
-  if (word == "-l" || word == "--list") return add_look({"--control", "SESSION", "--list"}), true;
-  if (word == "-d" || word == "--del") return add_look({"--control", "SESSION", "--remove=" + next()}), true;
+  const std::string name = word.substr(0, word.find('='));
+  if (name == "-F" || name == "--funcs") return add_look({"-l"}), true;
+  if (name == "-L" || name == "--line") return add_look({"--lines=" + value_of(word, name)}), true;
+  if (name == "-V" || name == "--vars") return add_look({"--vars=" + value_of(word, name)}), true;
+  if (name == "-l" || name == "--list") return add_look({"--control", "SESSION", "--list"}), true;
+  if (name == "-d" || name == "--del")
+    return add_look({"--control", "SESSION", "--remove=" + value_of(word, name)}), true;
   return false;
 }
 
@@ -320,6 +327,8 @@ bool CommandReader::option_of_others(const std::string& word) {
     split_into_program(next());  // bpftrace's, with its arguments
     return true;
   }
+  static constexpr std::array<std::string_view, 3> kUnwinders = {"dwarf", "fp", "lbr"};
+  if (word == "--call-graph" && has_next() && is_among(words_[at_ + 1], kUnwinders)) next();
   if (is_among(word.substr(0, word.find('=')), kStacks)) return wants_stacks_ = true;
   if (is_among(word, kWithValue) && has_next() && !is_program_(words_[at_ + 1])) next();
   return is_among(word, kWithout) || is_among(word, kWithValue);
@@ -393,9 +402,12 @@ void CommandReader::own_option(const std::string& word) {
     return word == name || word.starts_with(name + "=") ||
            (one.letter != 0 && word.starts_with(std::string("-") + one.letter));
   });
-  if (word == "--timeout" || word == "--time") return options_.insert(options_.end(), {"-d", next()}), void();
+  constexpr std::string_view kTool = "--tool=";
+  if (tool_ == "valgrind" && word.starts_with(kTool)) return tool_ = word.substr(kTool.size()), void();
+  if ((word == "--timeout" || word == "--time") && is_decimal_number(following))
+    return options_.insert(options_.end(), {"-d", next()}), void();
   if (known == all.end()) {  // a short one of another tool is left out
-    is_unknown_ = is_unknown_ || word.starts_with("--");
+    is_unknown_ = is_unknown_ || (word.starts_with("--") && tool_.empty());
     is_foreign_ = true;
     return;
   }
@@ -431,6 +443,8 @@ bool CommandReader::first_word(const std::string& word) {
   if (is_program_(word)) return false;
   if (is_decimal_number(word) && options_.size() > 1 && options_[options_.size() - 2] == "-P")
     return options_.back() += "," + word, true;
+  if (is_decimal_number(word) && !tool_.empty() && !has_process_)
+    return take_option(ForeignOption::process, word), true;
   if (is_decimal_number(word) && is_among("--doctor", options_))
     return options_.insert(options_.end(), {"-P", word}), has_process_ = true;
   if (words_.size() == 2 && (word == "help" || word == "version")) return add_look({"--" + word}), true;
@@ -509,6 +523,12 @@ std::string CommandReader::line() const {
   return line;
 }
 
+void CommandReader::add_example() {
+  const Words options = example_of_tool(tool_);
+  options_.insert(options_.end(), options.begin(), options.end());
+  has_probe_ = true, has_process_ = has_process_ || options.back().starts_with("--object=");
+}
+
 std::optional<std::string> CommandReader::read(Lack lack) {
   for (; at_ < words_.size() && !is_over_; ++at_) word(words_[at_]);
   if (is_unknown_) return {};
@@ -525,7 +545,7 @@ std::optional<std::string> CommandReader::read(Lack lack) {
   const bool lacks_probe = ((lack == Lack::probe || is_foreign_) && has_program) ||
                            (lack == Lack::probe && has_process_ && program_.empty());
   const bool is_tool_alone = program_.empty() && !tool_.empty() && options_.empty();
-  if (!has_probe_ && (has_pid_of_strace_ || lacks_probe || is_tool_alone)) add_place(std::string(kExample));
+  if (!has_probe_ && (has_pid_of_strace_ || lacks_probe || is_tool_alone)) add_example();
   if (!has_probe_) return {};
   if (program_.empty() && !has_process_) {
     if (object_.empty() && !is_foreign_ && lack != Lack::program) return {};

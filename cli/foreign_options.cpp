@@ -16,6 +16,10 @@ struct Option {
   ForeignOption meaning;
 };
 
+constexpr std::string_view kSamplers = "profile offcputime samply",
+                           kOneLine =
+                               "memleak opensnoop execsnoop syscount gethostlatency sslsniff deadlock ucalls "
+                               "eu-stack pstack py-spy";
 constexpr std::string_view kCounters = "funccount stackcount funclatency argdist";
 
 constexpr std::array kOptions = {
@@ -87,6 +91,18 @@ constexpr std::array kOptions = {
     Option{"bpftrace", "-p", ForeignOption::process},
     Option{"bpftrace", "-c", ForeignOption::command},
     Option{"ltrace strace perf trace record stat top", "-p", ForeignOption::process},
+    Option{"strace ltrace", "-r", ForeignOption::flag},
+    Option{"strace ltrace", "-i", ForeignOption::flag},
+    Option{"strace ltrace", "-u", ForeignOption::value},
+    Option{"strace", "-P", ForeignOption::value},
+    Option{"ltrace", "-l", ForeignOption::library},
+    Option{"ltrace", "-F", ForeignOption::value},
+    Option{"ltrace", "-n", ForeignOption::value},
+    Option{"ltrace", "-x", ForeignOption::events},
+    Option{"trace", "-s", ForeignOption::flag},
+    Option{kSamplers, "-F", ForeignOption::value},
+    Option{kSamplers, "-p", ForeignOption::process},
+    Option{kOneLine, "-p", ForeignOption::process},
     Option{"ltrace", "-w", ForeignOption::value},
     Option{"ltrace", "-A", ForeignOption::value},
     Option{"record stat top", "-F", ForeignOption::value},
@@ -102,7 +118,10 @@ constexpr std::array kOptions = {
 constexpr std::string_view kTools =
     " probe record trace stat top ftrace perf strace ltrace bpftrace gdb uftrace frida-trace dtrace stap trace-cmd "
     "funccount "
-    "stackcount funclatency argdist ";
+    "stackcount funclatency argdist "
+    "memleak opensnoop execsnoop syscount gethostlatency bashreadline sslsniff deadlock ucalls profile offcputime "
+    "samply "
+    "valgrind heaptrack callgrind gprof eu-stack pstack py-spy gcore lttng sysdig bpftool rr hotspot kernelshark ";
 
 constexpr std::string_view kEventsOfKernel =
     "all uprobes probe cycles instructions branches branch-misses cache-misses cache-references cpu-clock task-clock "
@@ -143,11 +162,35 @@ bool is_foreign_tool(std::string_view word) { return has_word(kTools, word); }
 
 std::optional<ForeignCommand> foreign_command(std::string_view tool, std::string_view word) {
   if (tool.empty() && word == "list") return ForeignCommand::lists;
+  if (tool == "perf" && has_word("sched mem lock kmem kvm c2c bench", word)) return ForeignCommand::traces;
+  if (has_word("py-spy lttng sysdig bpftool rr samply", tool) &&
+      has_word("dump record top create start stop prog replay view load enable-event probe status", word))
+    return ForeignCommand::traces;
   if (!has_word("perf uftrace trace-cmd", tool)) return {};
-  if (has_word("report script replay graph dump annotate tui", word)) return ForeignCommand::prints;
+  if (has_word("report script replay graph dump annotate tui info", word)) return ForeignCommand::prints;
   if (has_word("list", word)) return ForeignCommand::lists;
   if (tool != "perf" && has_word("live record start stream profile", word)) return ForeignCommand::traces;
   return {};
+}
+
+std::vector<std::string> example_of_tool(std::string_view tool) {
+  struct Example {
+    std::string_view tools;
+    std::vector<std::string> options;
+  };
+  static const std::array kExamples = {
+      Example{"memleak valgrind memcheck massif dhat heaptrack", {"--leak=malloc"}},
+      Example{"callgrind cachegrind gprof profile samply", {"-c", "-p", "*"}},
+      Example{"deadlock helgrind drd", {"--pair=pthread_mutex_lock:$arg1 -> pthread_mutex_unlock:$arg1"}},
+      Example{"opensnoop", {"-p", "libc:open $arg1:string"}},
+      Example{"execsnoop", {"-p", "libc:execve $arg1:string"}},
+      Example{"syscount", {"-c", "-p", "libc:read", "-p", "libc:write"}},
+      Example{"gethostlatency", {"-p", "libc:getaddrinfo%return $latency"}},
+      Example{"bashreadline", {"-p", "/bin/bash:readline%return $retval:string", "--object=/bin/bash"}},
+  };
+  for (const Example& example : kExamples)
+    if (has_word(example.tools, tool)) return example.options;
+  return {"-p", "malloc"};
 }
 
 bool is_event_of_kernel(std::string_view event) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace uprobe::cli {
 
@@ -33,6 +34,9 @@ bool is_foreign_tool(std::string_view word);
 // What a command after the tool's name does.
 enum class ForeignCommand { traces, prints, lists };
 std::optional<ForeignCommand> foreign_command(std::string_view tool, std::string_view word);
+
+// What is nearest to a tool's work when its line names no place.
+std::vector<std::string> example_of_tool(std::string_view tool);
 
 // perf's and trace-cmd's events that are no functions: counters, groups of the kernel's trace points, "all".
 bool is_event_of_kernel(std::string_view event);

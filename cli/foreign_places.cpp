@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "cli/foreign_fetches.h"
 #include "cli/foreign_probes.h"
 #include "cli/foreign_words.h"
 #include "engine/spec/bare.h"
@@ -50,13 +51,22 @@ std::vector<std::string> places_of_bpftrace(std::string_view list) {
 struct Counted {
   std::string fetch, trigger;
 };
+// "@[arg0] = count()", "@[retval] = count()".
+Counted counted_by_key(std::string_view action) {
+  const std::size_t open = action.find('['), close = action.find(']');
+  if (open == std::string_view::npos || close == std::string_view::npos || close < open) return {};
+  const std::string name(action.substr(open + 1, close - open - 1));
+  if (action.find("count()", close) == std::string_view::npos || fetch_of(name).empty()) return {};
+  return {" " + name + "=" + fetch_of(name), "hist:keys=" + name};
+}
+
 Counted counted_by(std::string_view action) {
-  constexpr std::string_view kHistogram = " hist(";
+  constexpr std::string_view kHistogram = "hist(";
   const std::size_t at = action.find(kHistogram);
-  if (at == std::string_view::npos) return {};
+  if (at == std::string_view::npos) return counted_by_key(action);
   const std::string_view value = action.substr(at + kHistogram.size());
   const bool is_latency = value.find("nsecs") != std::string_view::npos;
-  const std::string name(is_latency ? "latency" : value.substr(0, value.find_first_of(") ")));
+  const std::string name(is_latency ? "latency" : value.substr(0, value.find_first_of("), ")));
   const std::string fetch = is_latency ? "$latency" : fetch_of(name);
   if (fetch.empty()) return {};
   return {" " + (is_latency ? fetch : name + "=" + fetch), "hist:keys=" + name + ".log2"};
@@ -148,35 +158,6 @@ std::optional<Meant> of_kernel(std::string_view text) {
   return meant;
 }
 
-// "sdt:GROUP:NAME", "PATH:mark:GROUP:NAME": all of its arguments are recorded.
-bool is_marker(std::string_view place) {
-  const auto has = [&](std::string_view kind) {
-    return place.starts_with(kind) || place.find(":" + std::string(kind)) != std::string_view::npos;
-  };
-  return has(std::string(spec::kMarker) + ":") || has(std::string(spec::kMark) + ":");
-}
-
-// "f n if n > 2" of "f if n > 2": a filter knows only what is recorded. Names in the parentheses of a function are recorded.
-std::string with_fields(const std::string& place) {
-  const std::size_t condition = place.find(" if ");
-  if (is_marker(std::string_view(place).substr(0, condition))) return place;
-  const std::size_t open = place.find('('), close = place.rfind(')', condition);
-  const bool has_names = open < condition && close != std::string::npos && close + 1 == condition;
-  if (condition == std::string::npos || (!has_names && place.find(' ') != condition)) return place;
-  const auto known =
-      has_names ? names_in(std::string_view(place).substr(open, close - open)) : std::vector<std::string>();
-  std::string fields, words;
-  for (std::size_t at = condition + 4; at < place.size(); ++at) {
-    if (place[at] == '"') at = std::min(place.find('"', at + 1), place.size() - 1);
-    words += place[at];
-  }
-  for (const std::string& name : names_in(words)) {
-    const bool is_of_all = name == "comm" || name == "common_pid" || name == "cpu";
-    if (!is_of_all && std::find(known.begin(), known.end(), name) == known.end()) fields += " " + name;
-  }
-  return place.substr(0, condition) + fields + place.substr(condition);
-}
-
 // gdb: "catch syscall NAME", "catch throw".
 std::optional<Meant> of_catchpoint(std::string_view what) {
   if (what == "throw" || what == "catch" || what == "rethrow")
@@ -189,7 +170,7 @@ std::optional<Meant> of_catchpoint(std::string_view what) {
   constexpr std::string_view kSyscall = "syscall";
   const bool is_call = what.starts_with(kSyscall);
   for (const std::string& name : names_in(is_call ? what.substr(kSyscall.size()) : what))
-    meant.places.push_back(std::string(kLibc) + name);
+    meant.places.push_back(std::string(kLibc) + (name == "exec" ? "execve" : name == "load" ? "dlopen" : name));
   return meant;
 }
 
@@ -230,8 +211,9 @@ std::optional<Meant> of_function_at(std::string_view text) {
   const std::string_view name = at == 0 ? "*" : text.substr(0, at), object = text.substr(at + 1, blank - at - 1);
   const std::string rest(text.substr(blank));
   if (object == "MAIN" || is_source(object)) return Meant{{std::string(name) + rest}, {}};
-  if (object.find(".so") == std::string_view::npos && !object.starts_with("lib")) return {};
-  return Meant{{object_of(object) + ":" + std::string(name) + rest}, {}};
+  const bool is_path = object.find('/') != std::string_view::npos;
+  if (!is_path && object.find(".so") == std::string_view::npos && !object.starts_with("lib")) return {};
+  return Meant{{(is_path ? std::string(object) : object_of(object)) + ":" + std::string(name) + rest}, {}};
 }
 
 // perf: "[GROUP:]EVENT=PLACE ARGUMENT..."; bcc's trace: "p:LIBRARY:FUNCTION".
@@ -277,9 +259,9 @@ std::optional<Meant> of_list(std::string_view text) {
 std::optional<Meant> meaning_of(std::string_view text) {
   text = trimmed(text);
   if (text.ends_with(':')) return {};  // a place that is not complete
-  for (const auto& rule :
-       {of_bpftrace, of_marker_of_bpftrace, of_marker_of_perf, of_dtrace, of_systemtap, of_kernel, of_dprintf, of_gdb,
-        of_bpftrace_words, of_bcc, of_frida, of_named, of_function_at, of_condition, of_list})
+  for (const auto& rule : {of_bpftrace, of_marker_of_bpftrace, of_marker_of_perf, of_dtrace, of_systemtap, of_kernel,
+                           of_dprintf, of_gdb, of_bpftrace_words, of_bcc, of_frida, of_named, of_function_at,
+                           of_bracketed_values, of_bare_condition, of_condition, of_listed_values, of_list})
     if (auto meant = rule(text)) return meant;
   return {};
 }

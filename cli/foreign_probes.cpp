@@ -50,6 +50,11 @@ std::optional<Meant> one_of_dtrace(std::string_view text) {
   const std::string_view provider = take_until(probe, ":"), module = take_until(probe, ":"),
                          function = take_until(probe, ":");
   if (provider == "syscall") return of_the_kernel(provider, std::string(function));
+  static constexpr std::array<std::string_view, 7> kKernel = {"proc",     "sched", "io",     "vminfo",
+                                                              "lockstat", "fbt",   "sysinfo"};
+  const bool is_time = provider.starts_with("profile-") || provider.starts_with("tick-");
+  if (is_time || std::find(kKernel.begin(), kKernel.end(), provider) != kKernel.end())
+    return of_the_kernel(provider, {});
   const std::string_view process = provider.starts_with("pid") ? provider.substr(3) : std::string_view();
   if (process != "$target" && process != "$1" && !is_decimal_number(process)) return {};
   std::string place = object_of_dtrace(module) + (function.empty() ? "*" : std::string(function));
@@ -57,6 +62,11 @@ std::optional<Meant> one_of_dtrace(std::string_view text) {
   if (is_return) place = spec::at_return(place);
   if (!probe.empty() && probe != "entry" && !is_return)  // the offset of an instruction
     place += "+0x" + std::string(probe);
+  if (rest.find("timestamp - self") != std::string_view::npos)
+    return Meant{
+        .places = {place + " $latency"}, .problem = std::string(kActions), .trigger = "hist:keys=latency.log2"};
+  if (rest.find("= timestamp") != std::string_view::npos)  // kept for the return
+    return Meant{.places = {}, .problem = std::string(kActions)};
   constexpr std::string_view kHistogram = "quantize(arg";
   const std::size_t counted = rest.find(kHistogram);
   const bool is_linear = counted != std::string_view::npos && rest[counted - 1] == 'l';
@@ -129,17 +139,19 @@ std::string fetches_of_systemtap(std::string_view action) {
 // What a probe of SystemTap says, part by part.
 struct SystemTapProbe {
   std::string object, place;
-  bool is_return = false, is_static = false;
+  bool is_return = false;
 };
 
 SystemTapProbe read_systemtap(std::string_view& text) {
   SystemTapProbe probe;
+  std::string provider = "*";
   for (bool goes_on = true; goes_on; goes_on = text.starts_with('.')) {
     const Part part = take_part(text);
     if (part.name == "process" || part.name == "library") probe.object = part.value;
     if (part.name == "function" || part.name == "statement") probe.place = place_of_systemtap(part.value);
+    if (part.name == "provider") provider = part.value;
+    if (part.name == "mark") probe.place = "sdt:" + provider + ":" + std::string(part.value);
     probe.is_return = probe.is_return || part.name == "return";
-    probe.is_static = probe.is_static || part.name == "mark" || part.name == "provider";
   }
   return probe;
 }
@@ -201,13 +213,16 @@ std::optional<Meant> of_systemtap(std::string_view text) {
   text = trimmed(text);
   if (text.starts_with("probe ")) text = trimmed(text.substr(6));
   const bool is_process = text.starts_with("process(\"") || text.starts_with("process.function(\"") ||
-                          text.starts_with("process.mark(\"") || text.starts_with("process.statement(\"");
+                          text.starts_with("process.mark(\"") || text.starts_with("process.begin") ||
+                          text.starts_with("process.end") || text.starts_with("process.provider(\"") ||
+                          text.starts_with("process.statement(\"");
   if (text.starts_with("kernel.") || text.starts_with("module(\"")) {
     const std::size_t quote = text.find('"');
     const std::string_view kind = text.substr(0, text.find_first_of(".("));
     if (quote == std::string_view::npos) return {};
     return of_the_kernel(kind, kind == "kernel" ? system_call(text.substr(quote + 1)) : std::string());
   }
+  if (text.starts_with("timer.")) return of_the_kernel("timer", {});
   if (!is_process) return {};
   const SystemTapProbe probe = read_systemtap(text);
   if (const auto further = trimmed(text); further.starts_with(',')) {  // each of a list has the action
@@ -218,8 +233,6 @@ std::optional<Meant> of_systemtap(std::string_view text) {
     if (rest->problem.empty()) rest->problem = "each place needs a -p of its own";
     return rest;
   }
-  if (probe.is_static)
-    return Meant{.places = {}, .problem = "static probes (SDT) are not known: a function is probed by its name"};
   if (probe.place.empty())
     return Meant{.places = {}, .problem = "this probe is SystemTap's alone: functions and lines can be probed"};
   std::string place = (probe.object.empty() || is_decimal_number(probe.object) ? "" : probe.object + ":") + probe.place;
@@ -269,7 +282,8 @@ std::optional<Meant> of_bcc(std::string_view text) {
     const auto function = of_prototype(place.substr(place.find(':') + 1, close - place.find(':')));
     if (!function || place.substr(0, open).find("::") != std::string_view::npos) return {};
     const std::string whole = std::string(place.substr(0, place.find(':') + 1)) + function->places.front();
-    return Meant{.places = {is_return ? spec::at_return(whole) + " $retval" : whole}, .problem = std::string(kActions)};
+    const std::string returning = spec::at_return(whole.substr(0, whole.find('('))) + " $retval";
+    return Meant{.places = {is_return ? returning : whole}, .problem = std::string(kActions)};
   }
   if (quote == std::string_view::npos || place.find(' ') != std::string_view::npos) return {};
   std::string_view rest = text.substr(quote + 2);
@@ -281,6 +295,8 @@ std::optional<Meant> of_bcc(std::string_view text) {
     const bool is_argument = name.size() == 4 && name.starts_with("arg") && name[3] >= '1' && name[3] <= '6';
     if (is_argument || name == "retval")
       definition += " $" + std::string(name) + (format.starts_with('s') ? ":string" : "");
+    else if (is_name(name) && !is_return)  // a variable
+      definition += " " + std::string(name);
   }
   return Meant{.places = {std::move(definition)}, .problem = std::string(kActions)};
 }
@@ -307,6 +323,17 @@ std::optional<Meant> meaning_of_unknown(std::string_view text) {
   }
   if (is_one && text.ends_with(':') && is_name(text.substr(0, text.size() - 1)))
     return place(text.substr(0, text.size() - 1));
+  if (const std::string_view name = text.substr(std::min(text.find(' '), text.size())); is_name(trimmed(name))) {
+    const std::string_view head = text.substr(0, text.find(' ')), function = trimmed(name);
+    if (head == "return" || head == "ret" || head == "exit") return place(spec::at_return(function));
+    if (head == "entry" || head == "function" || head == "func" || head == "on") return place(function);
+  }
+  const bool is_expression = text.starts_with('^') || text.find(".*") != std::string_view::npos;
+  if (is_one && is_expression) {
+    if (text.size() > 1 && text.starts_with('/') && text.ends_with('/')) text = text.substr(1, text.size() - 2);
+    const bool has_start = text.starts_with('^');
+    return place(glob_of(has_start ? std::string(text) : "^" + std::string(text)));
+  }
   if (text == "begin" || text == "end")
     return Meant{.places = {}, .problem = "'begin' and 'end' are SystemTap's: a trace lasts as long as the program"};
   if (auto meant = of_tapset(text)) return meant;

@@ -59,6 +59,15 @@ std::string fetches_in(std::string_view program) {
     const bool is_text = program.find("str(" + name) != std::string_view::npos;
     found += " " + fetch + (is_text ? ":string" : "");
   }
+  // bpftrace's parameters by their names: "args.size", formerly "args->size".
+  for (const std::string_view before : {"args.", "args->"})
+    for (std::size_t at = 0; (at = program.find(before, at)) != std::string_view::npos;) {
+      at += before.size();
+      std::size_t end = at;
+      while (end < program.size() && is_word(program[end])) ++end;
+      const std::string name(program.substr(at, end - at));
+      if (is_name(name) && (found + " ").find(" " + name + " ") == std::string::npos) found += " " + name;
+    }
   return found;
 }
 

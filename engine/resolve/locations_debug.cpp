@@ -39,6 +39,19 @@ bool is_word_for_all(const std::string& variable) {
   return std::find(kWords.begin(), kWords.end(), variable) != kWords.end();
 }
 
+// What a name may have been meant for that is no variable; empty: nothing.
+std::string meant_by(const spec::Argument& argument, const ProbeSpec& spec) {
+  static constexpr std::array<std::string_view, 5> kResults = {"retval", "ret", "return", "result", "exit"};
+  static constexpr std::array<std::string_view, 5> kTimes = {"latency", "elapsed", "duration", "time", "nsecs"};
+  const auto is_in = [&](const auto& words) { return std::ranges::find(words, argument.variable) != words.end(); };
+  if (argument.variable == "comm") return "did you mean '$comm'?";
+  if (is_in(kTimes) && spec.is_return) return "did you mean '$latency'? It is in nanoseconds";
+  if (is_in(kResults) && spec.is_return) return "did you mean '$retval'?";
+  if (is_in(kTimes) || is_in(kResults))
+    return "a return has it: -r '" + spec.place.symbol + (is_in(kTimes) ? " $latency'" : " $retval'");
+  return {};
+}
+
 // The addresses of a line's code. A name without a '.' is a function's, and its line 0 the one where it is declared.
 Result<std::vector<std::uint64_t>> addresses_of(const DebugReader& debug, const spec::Place& place) {
   if (place.source.find_first_of("./") != std::string::npos) return debug.find_line(place.source, place.line);
@@ -173,7 +186,8 @@ Status LocationResolver::find_variables(ProbeSpec& spec, const plan::Found& plac
       return at_column(spec, argument.symbol_column,
                        Error{.code = Code::refused,
                              .text = "a function's variables no longer exist when it has returned",
-                             .help = "$retval is the value that it returned"});
+                             .help = meant_by(argument, spec).empty() ? "$retval is the value that it returned"
+                                                                      : meant_by(argument, spec)});
     if (!debug) return at_column(spec, argument.symbol_column, debug.error());
     if (Status found = spec.is_return ? (*debug)->find_result(place.address, argument)
                        : copy         ? (*debug)->find_copys_variable(*copy, argument)
@@ -182,6 +196,7 @@ Status LocationResolver::find_variables(ProbeSpec& spec, const plan::Found& plac
       Error error = found.error();
       if (spec::find_register(argument.variable, spec::RegisterNames::extended))
         error.help = "did you mean '%" + argument.variable + "'?";
+      if (const std::string meant = meant_by(argument, spec); !meant.empty()) error.help = meant;
       if (is_word_for_all(argument.variable)) error.help = "$params is every parameter, $vars every variable";
       if (const std::string modern = spec::modern_word(argument.variable); !modern.empty())
         error.help = "did you mean '" + modern + "'? With --style=2009 it is called '" + argument.variable + "'";

@@ -121,6 +121,23 @@ std::string meant_variable(std::string_view name, bool is_return) {
   return name == "locals" || name == "$vars" || name == "$locals" ? "$vars" : "";
 }
 
+// Help for what each line shows already, and for a variable of the program; empty: neither.
+std::string without_dollar(std::string_view name) {
+  static constexpr std::array<std::string_view, 9> kInEachLine = {"pid",          "tid",   "cpu", "time", "timestamp",
+                                                                  "timestamp_ns", "nsecs", "ts",  "task"};
+  if (std::find(kInEachLine.begin(), kInEachLine.end(), name) != kInEachLine.end())
+    return "each line shows it; conditions know it as common_pid, cpu and comm";
+  if (name == "bt" || name == "stack" || name == "ustack" || name == "backtrace")
+    return "--trigger=stacktrace shows the stack";
+  if (name == "duration" || name == "elapsed") return "did you mean '$latency'? It is known at a return, -r";
+  const bool is_name = !name.empty() && is_letter(name[0]) && std::all_of(name.begin(), name.end(), [](char c) {
+    return is_letter(c) || is_digit(c) || c == '_';
+  });
+  const bool is_own = name == "latency" || name == "self" || name.starts_with("arg") || name.starts_with("entry");
+  return is_name && !is_own ? "did you mean '" + std::string(name) + "'? A variable of the program has no '$' before it"
+                            : "";
+}
+
 // $retval and $stack are prefixes; the others have to be whole words.
 Result<Fetch> FetchParser::parse_variable(std::string_view text) {
   const std::string_view name = text.substr(1);
@@ -141,6 +158,8 @@ Result<Fetch> FetchParser::parse_variable(std::string_view text) {
   if (!context_.strict && name.starts_with("entry_arg")) return at_entry(text, text.substr(7));
   if (const std::string meant = context_.strict ? "" : meant_variable(name, context_.is_return); !meant.empty())
     return with_help(blame(text, message::kBadVariable), "did you mean '" + meant + "'?");
+  if (const std::string own = context_.strict ? "" : without_dollar(name); !own.empty())
+    return with_help(blame(text, message::kBadVariable), own);
   return with_help(blame(text, message::kBadVariable),
                    context_.strict ? "variables are $stack $stackN $retval $comm $arg1..$arg6"
                    : context_.is_return
