@@ -19,6 +19,8 @@ namespace {
 using Cells = std::vector<std::string>;
 
 constexpr std::array kColumns = {"calls", "returns", "total", "self", "mean", "p50", "p90", "p99", "max"};
+// In which a narrow table does without the columns.
+constexpr std::array<std::size_t, kColumns.size()> kDropOrder = {6, 5, 1, 8, 7, 4, 3, 0, 2};
 
 // Three significant digits: "812 ns", "1.23 us", "45.6 ms", "1234 s".
 std::string time_text(std::uint64_t nanoseconds) {
@@ -46,11 +48,90 @@ Cells cells_of(const CallSummary& row) {
   return cells;
 }
 
-std::string line_of(const Cells& cells, const std::vector<std::size_t>& widths, const std::string& name) {
+// The columns of a table.
+struct Shape {
+  std::vector<std::size_t> widths;            // of the columns of kColumns
+  std::array<bool, kColumns.size()> shown{};  // others are left out
+  std::size_t process = 0, function = 0;      // of the names; 0: there are no processes
+};
+
+// The first bytes of a text, as many as fit; what is cut ends in two dots.
+std::string cut(const std::string& text, std::size_t most) {
+  if (text.size() <= most) return text;
+  if (most < 4) return text.substr(0, most);
+  std::size_t end = most - 2;
+  while (end != 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // not within a character
+  return text.substr(0, end) + "..";
+}
+
+std::string padded(std::string text, std::size_t width) {
+  text.resize(std::max(width, text.size()), ' ');
+  return text;
+}
+
+std::string line_of(const Cells& cells, const Shape& shape, const std::string& process, const std::string& function) {
   std::string line;
   for (std::size_t i = 0; i < cells.size(); ++i)
-    line += std::string(widths[i] - cells[i].size(), ' ') + cells[i] + "  ";
-  return line + name + "\n";
+    if (shape.shown[i]) line += std::string(shape.widths[i] - cells[i].size(), ' ') + cells[i] + "  ";
+  if (shape.process != 0) line += padded(cut(process, shape.process), shape.process) + "  ";
+  return line + cut(function, shape.function) + "\n";
+}
+
+std::string process_name(const CallSummary& row) {
+  if (!row.process) return {};
+  if (row.process->id == 0) return "(others)";
+  return escape(row.process->name) + "-" + std::to_string(row.process->id);
+}
+
+std::size_t column_of(CallOrder order) {
+  switch (order) {
+    case CallOrder::calls:
+      return 0;
+    case CallOrder::self:
+      return 3;
+    case CallOrder::mean:
+      return 4;
+    case CallOrder::p99:
+      return 7;
+    case CallOrder::longest:
+      return 8;
+    case CallOrder::total:
+      break;
+  }
+  return 2;
+}
+
+// Leaves out columns until the names have their room, or enough of it.
+void narrow(Shape& shape, CallOrder order, std::size_t columns) {
+  constexpr std::size_t kEnough = 20, kLeast = 4;
+  const auto room_for_names = [&] {
+    std::size_t used = shape.process == 0 ? 0 : shape.process + 2;
+    for (std::size_t i = 0; i < kColumns.size(); ++i) used += shape.shown[i] ? shape.widths[i] + 2 : 0;
+    return used < columns ? columns - used : 0;
+  };
+  shape.process = std::min(shape.process, std::max(columns / 3, kLeast));
+  for (const std::size_t column : kDropOrder) {
+    if (room_for_names() >= std::min(shape.function, kEnough)) break;
+    if (column != column_of(order)) shape.shown[column] = false;
+  }
+  shape.function = std::min(shape.function, std::max(room_for_names(), kLeast));
+}
+
+Shape shape_of(const std::vector<Cells>& rows, const std::vector<CallSummary>& calls, CallOrder order,
+               std::size_t columns) {
+  Shape shape;
+  shape.shown.fill(true);
+  for (const char* column : kColumns) shape.widths.push_back(std::string(column).size());
+  for (const Cells& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) shape.widths[i] = std::max(shape.widths[i], row[i].size());
+  shape.function = std::string("function").size();
+  for (const CallSummary& call : calls) {
+    shape.function = std::max(shape.function, escape(call.event).size());
+    if (call.process)
+      shape.process = std::max({shape.process, process_name(call).size(), std::string("process").size()});
+  }
+  if (columns != kAnyWidth) narrow(shape, order, columns);
+  return shape;
 }
 
 // Losses of the whole table, in words.
@@ -87,6 +168,11 @@ std::uint64_t sort_key(const CallSummary& row, CallOrder order) {
   return row.total_ns;
 }
 
+std::string process_json(const CallSummary::Process& process) {
+  if (process.id == 0) return ",\"pid\":null,\"process\":null";
+  return ",\"pid\":" + std::to_string(process.id) + ",\"process\":" + format::json_of(process.name);
+}
+
 bool was_called(const CallSummary& row) { return row.calls != 0; }
 
 }  // namespace
@@ -103,6 +189,8 @@ Status settle_asked(const Options& options) {
 }
 
 Status settle_calls(const Options& options) {
+  if (options.summary_by_process && (!sums_calls(options) || !options.control.empty()))
+    return usage("--summary-by is for a session that begins with -c, -C or --top");
   if (!sums_calls(options)) {
     if (options.summary_file.empty()) return ok();
     return usage("--summary-file is for the table of -c, and -c is missing");
@@ -141,21 +229,18 @@ void add_sums(Definitions& definitions, bool keeps_others) {
   std::move(sums.places.begin(), sums.places.end(), std::back_inserter(definitions.places));
 }
 
-std::string render_calls(std::vector<CallSummary> calls, CallOrder order) {
+std::string render_calls(std::vector<CallSummary> calls, CallOrder order, std::size_t columns) {
   const auto never = std::stable_partition(calls.begin(), calls.end(), was_called);
   const auto unreached = static_cast<std::size_t>(calls.end() - never);
   calls.erase(never, calls.end());
   std::ranges::stable_sort(calls, std::greater(), [&](const CallSummary& call) { return sort_key(call, order); });
   std::vector<Cells> rows;
-  std::vector<std::size_t> widths;
-  widths.reserve(kColumns.size());
-  for (const char* column : kColumns) widths.push_back(std::string(column).size());
   rows.reserve(calls.size());
   for (const CallSummary& call : calls) rows.push_back(cells_of(call));
-  for (const Cells& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  std::string text = rows.empty() ? "" : line_of({kColumns.begin(), kColumns.end()}, widths, "function");
-  for (std::size_t i = 0; i < rows.size(); ++i) text += line_of(rows[i], widths, escape(calls[i].event));
+  const Shape shape = shape_of(rows, calls, order, columns);
+  std::string text = rows.empty() ? "" : line_of({kColumns.begin(), kColumns.end()}, shape, "process", "function");
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    text += line_of(rows[i], shape, process_name(calls[i]), escape(calls[i].event));
   if (unreached != 0) text += counted(unreached, "function", "functions") + " never called\n";
   return text + notes_on(calls);
 }
@@ -165,6 +250,7 @@ std::string render_calls_json(const std::vector<CallSummary>& calls) {
   for (const CallSummary& row : calls) {
     text += text.size() == 1 ? "\n " : ",\n ";
     text += R"({"event":)" + format::json_of(row.event) + R"(,"place":)" + format::json_of(row.place);
+    if (row.process) text += process_json(*row.process);
     const auto add = [&](const char* name, std::uint64_t value) {
       text += std::string(",\"") + name + "\":" + std::to_string(value);
     };

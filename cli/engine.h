@@ -39,6 +39,8 @@ class Engine {
   virtual void let_program_end() = 0;
   virtual std::string histograms(bool raw_strings) = 0;
   virtual std::vector<CallSummary> calls() = 0;
+  // The same, by process where the options ask for that.
+  virtual std::vector<CallSummary> rows_of_calls() = 0;
   virtual std::uint32_t snapshots() = 0;
 
   // See uprobe::ask_session.

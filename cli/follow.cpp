@@ -161,7 +161,7 @@ void Sinks::finish(const Call& call, const std::string& last_lines) {
 // To their file, or to standard error unless the user wants to see nothing there.
 void Sinks::write_calls(const Call& call) {
   if (!sums_calls(call.options) || (!calls && call.options.quiet)) return;
-  const std::vector<CallSummary> rows = call.engine.calls();
+  const std::vector<CallSummary> rows = call.engine.rows_of_calls();
   const std::string text = call.options.json ? render_calls_json(rows) : render_calls(rows);
   if (!calls) return call.diagnostics.print(text);
   calls->write(text);
@@ -201,7 +201,7 @@ Result<Ending> follow(const Call& call, Sinks& sinks, Signals& signals) {
     const bool is_time = table_time && table_time->is_due();
     if ((is_time || is_wanted) && !call.engine.has_clients()) sinks.show_tables(call);
     signals.wait_for_launcher();
-    const bool has_ended = top && top->look([&] { return call.engine.calls(); });
+    const bool has_ended = top && top->look([&] { return call.engine.rows_of_calls(); });
     return has_ended || signals.detach_requested() || is_deserted(call, sink);
   };
   return call.engine.run(options, [&](std::string_view lines) {

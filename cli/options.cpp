@@ -40,6 +40,12 @@ Status store(T& into, Result<U> value) {
   return ok();
 }
 
+Status set_summary_by(Options& options, const std::string& text) {
+  if (text != "process") return usage("the table has rows by 'process' alone, or by function", "--summary-by=process");
+  options.summary_by_process = true;
+  return ok();
+}
+
 Status add_probe(Options& options, const std::string& text) {
   const auto value = translated_place(text);
   if (!value) return value.error();
@@ -289,6 +295,7 @@ constexpr std::array kRows = {
     Row{0, "top", no_argument, "", [](Options& o, Text) { return o.top = true, o.calls = CallSums::alone, ok(); }},
     Row{0, "leak", required_argument, "FAMILY", add_leak},
     Row{0, "pair", required_argument, "PAIR", add_pair},
+    Row{0, "summary-by", required_argument, "WHAT", set_summary_by},
     Row{0, "summary-file", required_argument, "FILE", [](Options& o, Text v) { return set_name(o.summary_file, v); }},
     Row{0, "raw-strings", no_argument, "", [](Options& o, Text) { return o.raw_strings = true, ok(); }},
     Row{'q', "quiet", no_argument, "", [](Options& o, Text) { return o.quiet = true, ok(); }},

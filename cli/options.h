@@ -104,6 +104,7 @@ struct Options {
   bool top = false;                // --top
   bool finds_leaks = false;        // --leak
   std::size_t pairs = 0;           // --pair: how many
+  bool summary_by_process = false;  // --summary-by
   std::string summary_file;        // of the table of calls; empty: standard error
   std::string record;              // --record: takes the place of `output`; empty: none
   std::uint64_t record_limit = 0;  // --limit; 0: none

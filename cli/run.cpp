@@ -236,6 +236,7 @@ bool prepare(const Call& call) {
   options.thinning = thinning_of(call.options);
   options.style = call.options.style;
   options.counters = call.options.counters;
+  options.sums_by_process = call.options.summary_by_process;
   options.has_fixed_fields = has_fixed_fields(call.options);
   options.notes_mappings = records(call.options);
   options.has_socket = options.has_guardian = true;

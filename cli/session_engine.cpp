@@ -54,6 +54,7 @@ void SessionEngine::serve_clients() { session_->serve_clients(); }
 void SessionEngine::let_program_end() { session_->let_program_end(); }
 
 std::vector<CallSummary> SessionEngine::calls() { return session_->calls(); }
+std::vector<CallSummary> SessionEngine::rows_of_calls() { return session_->rows_of_calls(); }
 
 std::uint32_t SessionEngine::snapshots() { return session_->snapshots(); }
 std::string SessionEngine::histograms(bool raw_strings) { return session_->histograms(raw_strings); }

@@ -27,6 +27,7 @@ class SessionEngine final : public Engine {
   std::string histograms(bool raw_strings) override;
   std::uint32_t snapshots() override;
   std::vector<CallSummary> calls() override;
+  std::vector<CallSummary> rows_of_calls() override;
   Result<Reply> ask(const std::string& session, const std::vector<Command>& commands) override;
   Result<std::vector<std::string>> list_functions(const std::string& object, const std::string& glob) override;
   Result<std::vector<std::string>> list_source(const std::string& object, const std::string& function,

@@ -28,13 +28,15 @@ constexpr std::array kKeys = {Key{'t', CallOrder::total, "total"}, Key{'c', Call
                               Key{'s', CallOrder::self, "self"},   Key{'m', CallOrder::mean, "mean"},
                               Key{'9', CallOrder::p99, "p99"},     Key{'x', CallOrder::longest, "max"}};
 
-std::string heading(CallOrder order) {
+std::string heading(CallOrder order, std::size_t columns) {
   std::string keys, chosen;
   for (const Key& key : kKeys) {
     keys += std::string(keys.empty() ? "" : ", ") + key.letter + " " + key.name;
     if (key.order == order) chosen = key.name;
   }
-  return "calls by " + chosen + "   (" + keys + "; q ends)";
+  const std::string what = "calls by " + chosen;
+  const std::string whole = what + "   (" + keys + "; q ends)";
+  return whole.size() <= columns ? whole : what + "   (tcsm9x, q)";
 }
 
 winsize size_of(int fd) {
@@ -54,7 +56,7 @@ std::optional<CallOrder> order_of_key(char key) {
 }
 
 std::string top_screen(const std::vector<CallSummary>& calls, CallOrder order, std::size_t lines, std::size_t columns) {
-  std::string text = heading(order) + "\n\n" + render_calls(calls, order), shown;
+  std::string text = heading(order, columns) + "\n\n" + render_calls(calls, order, columns), shown;
   for (std::size_t line = 0; line < lines && !text.empty(); ++line) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     shown += (line == 0 ? "" : "\n") + text.substr(0, std::min(end, columns));

@@ -77,6 +77,8 @@ struct SessionOptions {
   // A thread whose hits are not recorded; they are counted only where the definition has a filter. 0: none.
   std::uint32_t unseen_thread = 0;
 };
+  // Calls are summed up for each process apart.
+  bool sums_by_process = false;
 
 // Where a place is in a running process; nothing: it has not mapped the file.
 struct PlaceInProcess {
@@ -125,6 +127,12 @@ struct CallSummary {
   std::string event;  // the event's name, without its group
   std::string place;  // "/bin/zsh:0x6ae40"
   std::uint64_t calls = 0, returns = 0;
+  // With SessionOptions::sums_by_process, and if a process has called the function. Id 0: all processes without rows of their own.
+  struct Process {
+    std::uint32_t id = 0;
+    std::string name;
+  };
+  std::optional<Process> process = {};
   std::uint64_t abandoned = 0;   // calls that have not returned: left by exceptions or longjmp, or under way at the end
   std::uint64_t unfollowed = 0;  // calls whose return could not be followed
   std::uint64_t untimed = 0;     // returns that are counted alone, and are in none of the times

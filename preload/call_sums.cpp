@@ -11,6 +11,7 @@
 #include "preload/ring.h"
 #include "preload/self_time.h"
 #include "preload/stubs.h"
+#include "preload/system_call.h"
 
 namespace uprobe::agent {
 namespace {
@@ -115,10 +116,59 @@ u32 add_chunk(AreaHeader* area, u32& place) {
   return is_ours ? number + 1 : others;
 }
 
-// `sum` and `row` are below the plan's numbers. Null: there is no chunk for the bucket.
-SumCell* cell_of(AreaHeader* area, u32 row, u32 sum, const Bucket& bucket) {
+// Says who the bank's process is. getpid: changes nothing, and a filter that may not know it is asked no more than for a name.
+void sign_bank(const Hit& hit, shared::SumBank& bank) {
+  const ProcessBlock& block = *hit.block;
+  const bool may_ask = (block.flags & shared::kBlockFiltered) == 0;
+  const u32 number = may_ask ? static_cast<u32>(system_call(kSysGetpid)) : hit.tid;
+  if (may_ask && number == hit.tid) static_cast<void>(get_task_name(bank.name));
+  bank.is_thread = may_ask ? 0 : 1;
+  const shared::TaskWords words = task_words(block);
+  const u32 own = shared::is_elsewhere(words) ? number & shared::kNumberMask : number;
+  __atomic_store_n(&bank.task, shared::task_of(words.process, words.thread | own).key(), __ATOMIC_RELEASE);
+}
+
+// Not inlined: a process comes here once. A bank that two threads take at once stays empty.
+[[gnu::noinline]] u32 take_bank(const Hit& hit, AreaHeader* area, u32& taken) {
+  auto& head = *at_offset<shared::SumsHead>(area, area->sum_offset);
+  const u32 most = area->sum_banks - 1;  // besides bank 0
+  u32 number = __atomic_load_n(&head.next_bank, __ATOMIC_RELAXED);
+  if (number < most) number = __atomic_fetch_add(&head.next_bank, 1, __ATOMIC_RELAXED);
+  if (number < most)
+    sign_bank(hit, at_offset<shared::SumBank>(area, area->sum_bank_offset)[++number]);
+  else
+    number = 0;
+  u32 others = 0;
+  const bool is_ours =
+      __atomic_compare_exchange_n(&taken, &others, number + 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  return is_ours ? number : others - 1;
+}
+
+// Below sum_banks.
+u32 bank_of(const Hit& hit, AreaHeader* area) {
+  if (area->sum_banks <= 1) return 0;
+  u32& taken = mailbox_of(area)->sum_bank;
+  const u32 known = __atomic_load_n(&taken, __ATOMIC_RELAXED);
+  const u32 bank = known != 0 ? known - 1 : take_bank(hit, area, taken);
+  return bank < area->sum_banks ? bank : 0;
+}
+
+SumRow& row_of(AreaHeader* area, u32 bank, u32 row, u32 sum) {
   auto* rows = at_offset<SumRow>(area, area->sum_offset + sizeof(shared::SumsHead));
-  SumRow& of = rows[u64{row} * area->sum_count + sum];
+  return rows[(u64{bank} * area->sum_rows + row) * area->sum_count + sum];
+}
+
+// Where the calls of one function in one process are added; `number` and `bank` are below the plan's numbers.
+struct Sums {
+  AreaHeader* area;
+  u32 bank;
+  u32 number;
+};
+
+// `row` is below the plan's number. Null: there is no chunk for the bucket.
+SumCell* cell_of(const Sums& sums, u32 row, const Bucket& bucket) {
+  AreaHeader* const area = sums.area;
+  SumRow& of = row_of(area, sums.bank, row, sums.number);
   if (bucket.is_entry) return &of.entries;
   u32 chunk = __atomic_load_n(&of.chunks[bucket.group], __ATOMIC_RELAXED);
   if (chunk == 0) chunk = add_chunk(area, of.chunks[bucket.group]);
@@ -128,20 +178,20 @@ SumCell* cell_of(AreaHeader* area, u32 row, u32 sum, const Bucket& bucket) {
 }
 
 // False: the thread has no rseq of its own, is interrupted again and again, or there is no chunk.
-bool add_on_cpu(AreaHeader* area, Rseq* rseq, u32 sum, const Bucket& bucket, u64 latency, u64 self) {
+bool add_on_cpu(const Sums& sums, Rseq* rseq, const Bucket& bucket, u64 latency, u64 self) {
   constexpr u32 kMostTries = 100;
   for (u32 tries = 0; rseq != nullptr && tries < kMostTries; ++tries) {
     const u32 cpu = __atomic_load_n(&rseq->cpu_id, __ATOMIC_RELAXED);
-    if (cpu >= area->sum_rows - 1) return false;
-    SumCell* const cell = cell_of(area, cpu, sum, bucket);
+    if (cpu >= sums.area->sum_rows - 1) return false;
+    SumCell* const cell = cell_of(sums, cpu, bucket);
     if (cell == nullptr) return false;
     if (uprobe_add_on_cpu(rseq, cpu, cell, latency, self)) return true;
   }
   return false;
 }
 
-bool add_shared(AreaHeader* area, u32 sum, const Bucket& bucket, u64 latency, u64 self) {
-  SumCell* const cell = cell_of(area, area->sum_rows - 1, sum, bucket);
+bool add_shared(const Sums& sums, const Bucket& bucket, u64 latency, u64 self) {
+  SumCell* const cell = cell_of(sums, sums.area->sum_rows - 1, bucket);
   if (cell == nullptr) return false;
   count(cell->count);
   if (latency != 0) __atomic_fetch_add(&cell->total[0], latency, __ATOMIC_RELAXED);
@@ -149,11 +199,19 @@ bool add_shared(AreaHeader* area, u32 sum, const Bucket& bucket, u64 latency, u6
   return true;
 }
 
+bool has_rows(const AreaHeader* area, const Event& event) {
+  return event.sum - 1 < area->sum_count && area->sum_rows != 0;
+}
+
 bool add(const Hit& hit, AreaHeader* area, const Event& event, const Bucket& bucket, u64 latency, u64 self) {
-  const u32 sum = event.sum - 1;
-  if (sum >= area->sum_count || area->sum_rows == 0) return false;
-  return add_on_cpu(area, rseq_of(*hit.block), sum, bucket, latency, self) ||
-         add_shared(area, sum, bucket, latency, self);
+  if (!has_rows(area, event)) return false;
+  const Sums sums{area, bank_of(hit, area), event.sum - 1};
+  return add_on_cpu(sums, rseq_of(*hit.block), bucket, latency, self) || add_shared(sums, bucket, latency, self);
+}
+
+void add_loss(AreaHeader* area, u32 bank, const Event& event, shared::SumLoss loss) {
+  if (area->sum_banks <= 1 || !has_rows(area, event)) return;
+  count(shared::loss_of(row_of(area, bank, area->sum_rows - 1, event.sum - 1).entries, loss));
 }
 
 // Whether it is known how long the call took until `now`. Takes its record.
@@ -194,9 +252,19 @@ void end_call(const Hit& hit, AreaHeader* area, const Event& event, u32 event_in
   const bool is_timed = take(hit, area, place_of(area, event_index, hit.function, slot), now);
   if (!is_recording(*area) || !is_recording(event)) return;
   EventCounts& counts = counts_of(area, event_index);
-  if (!is_timed) return count(counts.untimed);
-  if (!entry.self_known) count(counts.self_unknown);
-  if (!add(hit, area, event, bucket_of(entry.nanoseconds), entry.nanoseconds, entry.self)) count(counts.untimed);
+  if (is_timed && !entry.self_known) {
+    count(counts.self_unknown);
+    add_loss(area, bank_of(hit, area), event, shared::SumLoss::self_unknown);
+  }
+  if (is_timed && add(hit, area, event, bucket_of(entry.nanoseconds), entry.nanoseconds, entry.self)) return;
+  count(counts.untimed);
+  add_loss(area, bank_of(hit, area), event, shared::SumLoss::untimed);
+}
+
+void miss_return(AreaHeader* area, const Event& event) {
+  if (event.sum == 0 || area->sum_banks <= 1) return;
+  const u32 taken = __atomic_load_n(&mailbox_of(area)->sum_bank, __ATOMIC_RELAXED);
+  add_loss(area, taken != 0 && taken <= area->sum_banks ? taken - 1 : 0, event, shared::SumLoss::unfollowed);
 }
 
 namespace {

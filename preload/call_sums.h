@@ -14,6 +14,8 @@ void begin_call(const Hit& hit, AreaHeader* area, const Event& event, u32 event_
 // The call returns: `slot` held its return address. Adds it to its sums, and fills in hit.noted, if its beginning is known; else
 // counts it as untimed.
 void end_call(const Hit& hit, AreaHeader* area, const Event& event, u32 event_index, u64 slot);
+// The return of a call will not be seen, which the event's counts say already: the sums of the process say it too.
+void miss_return(AreaHeader* area, const Event& event);
 
 // Handles a hit by jump at a point that sums up the calls of one function, and does nothing else. False: it is another point, and
 // nothing has been done.

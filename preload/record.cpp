@@ -134,7 +134,9 @@ void record_event(const Hit& hit, AreaHeader* area, u32 event_index) {
 }
 
 void count_missed(AreaHeader* area, u32 event_index) {
-  if (event_index < area->event_count) count(counts_of(area, event_index).missed);
+  if (event_index >= area->event_count) return;
+  count(counts_of(area, event_index).missed);
+  miss_return(area, at_offset<Event>(area, area->event_offset)[event_index]);
 }
 
 }  // namespace uprobe::agent

@@ -24,6 +24,9 @@ std::string encode(const std::vector<CallSummary>& rows) {
   for (const CallSummary& row : rows) {
     put(bytes, row.event);
     put(bytes, row.place);
+    put(bytes, row.process ? 1 : 0);
+    put(bytes, row.process ? row.process->id : 0);
+    put(bytes, row.process ? row.process->name : std::string());
     each_number(row, [&](std::uint64_t number) { put_long(bytes, number); });
     put(bytes, row.self_ns ? 1 : 0);
     put_long(bytes, row.self_ns.value_or(0));
@@ -37,6 +40,9 @@ std::optional<std::vector<CallSummary>> decode_calls(std::string_view bytes) {
   for (std::uint32_t left = parser.number(); left != 0 && parser.good(); --left) {
     CallSummary& row = rows.emplace_back();
     row.event = parser.text(), row.place = parser.text();
+    const bool has_process = parser.number() != 0;
+    CallSummary::Process process{.id = parser.number(), .name = parser.text()};
+    if (has_process) row.process = std::move(process);
     each_number(row, [&](std::uint64_t& number) { number = parser.long_number(); });
     const bool has_self = parser.number() != 0;
     const std::uint64_t self = parser.long_number();

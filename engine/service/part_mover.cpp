@@ -152,9 +152,15 @@ class StoppedMember {
   }
   Status give(const trace::Area& area, std::size_t part) {
     const DescriptorRoom room(process_->pid());
+    RETURN_IF_ERROR(forget_bank());
     return replace_part(*process_, member_.area, area, part);
   }
   void let_go() { process_->let_go(); }
+  // Its calls are summed up in a bank of the other part.
+  Status forget_bank() {
+    const std::uint32_t none = 0;
+    return process_->write(member_.mailbox() + offsetof(shared::Mailbox, sum_bank), &none, sizeof none);
+  }
   Status cut_off(const trace::Area& area) { return cover_part(*process_, member_.area, area); }
 
  private:

@@ -41,6 +41,7 @@ trace::AreaSpec spec_of(const EventTable& table, const SessionOptions& options, 
                        .more_insns = 8 * kMoreEvents,
                        .more_tests = has_tests ? 8 * kMoreEvents : 0,
                        .more_text = 16 * kMoreEvents};
+  spec.sums_by_process = options.sums_by_process;
   set_rings(spec);
   spec.ring_bytes = options.ring_bytes ? *options.ring_bytes : control::usual_ring_bytes(pid, spec.ring_count);
   for (const Probe& probe : probes) spec.events.push_back(&probe.program);
@@ -202,6 +203,7 @@ void Recording::poll() {
     own_.learn_events();
     reader_->poll([this](const trace::EventRecord& record) { hand_on(record); }, run_sink());
     learn_counted_tasks();
+    summed_.learn(*area_, names_);
     table_.flush_clients();
     own_.tell();
   });
@@ -211,6 +213,7 @@ void Recording::read_all() {
   table_.alone([this] {
     own_.learn_events();
     reader_->finish([this](const trace::EventRecord& record) { hand_on(record); }, run_sink());
+    summed_.learn(*area_, names_);
   });
 }
 

@@ -23,6 +23,7 @@
 #include "engine/session/event_table.h"
 #include "engine/session/recipient.h"
 #include "engine/summary/call_sums.h"
+#include "engine/summary/summed_processes.h"
 #include "engine/symbolize/code_maps.h"
 #include "engine/symbolize/symbols.h"
 #include "engine/trace/area.h"
@@ -99,6 +100,8 @@ class Recording {
   // Counts since the beginning of the session; counts since the event belongs to its present owner.
   // Of an event that sums up its calls.
   summary::CallSums sums_of(std::size_t event) const;
+  // The processes that have rows of their own. In EventTable::alone().
+  const summary::SummedProcesses& summed_processes() const { return summed_; }
   EventCounts all_counts_of(std::size_t event) const;
   EventCounts counts_of(std::size_t event) const;
 
@@ -127,6 +130,7 @@ class Recording {
   std::optional<trace::Reader> reader_;
   std::vector<std::uint32_t>
       counted_tasks_;  // per histogram: its number of entries when its tasks' names were last read
+  summary::SummedProcesses summed_;
   OwnRecords own_;
 };
 

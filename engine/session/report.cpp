@@ -297,17 +297,40 @@ CallSummary Report::calls_of(const std::vector<std::size_t>& probes) {
     sum.self_unknown += counts.self_unknown, sum.untimed += counts.untimed;
     summary::add_call_sums(recording_.area(), static_cast<std::uint32_t>(i), times);
   }
-  CallSummary calls = summary::summarize(
-      times,
-      {.began = sum.entries, .unfollowed = sum.missed, .untimed = sum.untimed, .self_unknown = sum.self_unknown});
+  return titled(probes, summary::summarize(times, {.began = sum.entries,
+                                                   .unfollowed = sum.missed,
+                                                   .untimed = sum.untimed,
+                                                   .self_unknown = sum.self_unknown}));
+}
+
+CallSummary Report::titled(const std::vector<std::size_t>& probes, CallSummary calls) const {
   const Probe& probe = table_.probes()[probes.front()];
   calls.event = probe.spec.event, calls.place = probe.spec.place.path + ":" + hex(probe.site.offset);
   return calls;
 }
 
+// A row for each process that has called the function, or one without a process.
+void Report::add_calls_by_process(const std::vector<std::size_t>& probes, std::vector<CallSummary>& all) {
+  const std::size_t before = all.size();
+  for (const auto& [process, banks] : summary::banks_by_process(recording_.area(), recording_.summed_processes())) {
+    summary::CallSums times;
+    for (const std::size_t i : probes)
+      for (const summary::Bank& bank : banks)
+        summary::add_call_sums(recording_.area(), static_cast<std::uint32_t>(i), bank, times);
+    CallSummary calls = summary::summarize(times, {.began = times.began,
+                                                   .unfollowed = times.unfollowed,
+                                                   .untimed = times.untimed,
+                                                   .self_unknown = times.self_unknown});
+    if (calls.calls == 0) continue;
+    calls.process = {process.id, process.name};
+    all.push_back(titled(probes, std::move(calls)));
+  }
+  if (all.size() == before) all.push_back(titled(probes, {}));
+}
+
 std::uint32_t Report::snapshots() const { return recording_.has_area() ? recording_.area().live_sums().snapshots : 0; }
 
-std::vector<CallSummary> Report::calls() {
+std::vector<CallSummary> Report::calls(bool by_process) {
   std::vector<CallSummary> all;
   if (!recording_.has_area()) return all;
   table_.alone([&] {
@@ -316,7 +339,8 @@ std::vector<CallSummary> Report::calls() {
     for (std::size_t i = 0; i < switches.size(); ++i)
       if (table_.probes()[i].spec.sums_calls) rows[switches[i].number].push_back(i);
     all.reserve(rows.size());
-    for (const auto& [number, probes] : rows) all.push_back(calls_of(probes));
+    for (const auto& [number, probes] : rows)
+      by_process ? add_calls_by_process(probes, all) : all.push_back(calls_of(probes));
   });
   return all;
 }

@@ -39,7 +39,8 @@ class Report {
   Summary empty_summary() const;
   // See Session.
   std::string histograms(bool raw_strings);
-  std::vector<CallSummary> calls();
+  // `by_process`: a row for each process that has called the function.
+  std::vector<CallSummary> calls(bool by_process);
   std::uint32_t snapshots() const;  // see Session::snapshots
 
  private:
@@ -48,6 +49,8 @@ class Report {
   std::vector<std::string> reasons_against_jumps();
   PlanReport plan_of(const Probe& probe) const;
   CallSummary calls_of(const std::vector<std::size_t>& probes);
+  void add_calls_by_process(const std::vector<std::size_t>& probes, std::vector<CallSummary>& all);
+  CallSummary titled(const std::vector<std::size_t>& probes, CallSummary calls) const;
   std::vector<std::size_t> events_of(std::uint32_t owner, const Client* client) const;
   ProbeSummary line_of(std::size_t event, const EventCounts& counts, std::uint64_t lag) const;
   void apply_limit(std::size_t event, ProbeSummary& line) const;

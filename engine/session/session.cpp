@@ -52,7 +52,8 @@ struct Session::State {
 
   Status serve() {
     const auto rows = [this] {
-      return changes.alone([this] { return recording.is_on() ? report.calls() : std::vector<CallSummary>(); });
+      return changes.alone(
+          [this] { return recording.is_on() ? report.calls(options.sums_by_process) : std::vector<CallSummary>(); });
     };
     return sockets.serve(changes, rows, clients.calls());
   }
@@ -245,7 +246,10 @@ Summary Session::summary() const {
 }
 
 std::uint32_t Session::snapshots() const { return state_->report.snapshots(); }
-std::vector<CallSummary> Session::calls() const { return state_->report.calls(); }
+std::vector<CallSummary> Session::calls() const { return state_->report.calls(false); }
+std::vector<CallSummary> Session::rows_of_calls() const {
+  return state_->report.calls(state_->options.sums_by_process);
+}
 std::string Session::histograms(bool raw_strings) const { return state_->report.histograms(raw_strings); }
 
 Result<Changes> Session::define(const Definition& definition) { return state_->changes.define(definition); }

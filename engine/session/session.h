@@ -77,6 +77,8 @@ class Session {
   // The sums of the definitions that sum up calls, so far, in the order of the definitions. From any thread while run() is in
   // progress, and after it.
   std::vector<CallSummary> calls() const;
+  // The same; with SessionOptions::sums_by_process a row for each process that has called the function.
+  std::vector<CallSummary> rows_of_calls() const;
 
   // While run() is in progress, from any thread. They change every process of the session. Code::refused once the session has
   // ended. A line as uprobe_events takes it. Either all of its probes are added or, with an Error, none; what it deletes stays

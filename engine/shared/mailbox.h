@@ -82,7 +82,8 @@ struct alignas(128) Mailbox {
   u32 queue;  // threads that wait for a slot, including those that were killed while they waited
   u32 freed;  // futex: bumped with each slot that is freed while a thread waits for one
   u32 quiet;  // futex that is never woken: for sleeping
-  u32 reserved[29];
+  u32 sum_bank;  // number + 1 of the bank in which the process sums up its calls (call_sums.h); 0: none yet
+  u32 reserved[28];
   MailSlot slots[kMailSlots];
 };
 static_assert(sizeof(Mailbox) == kMailboxBytes);

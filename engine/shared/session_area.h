@@ -124,7 +124,9 @@ struct AreaHeader {
   u32 sum_offset;      // of SumsHead; the rows follow it
   u32 sum_chunks;      // so many chunks there are
   u32 sum_chunk_offset;  // of the first one
-  u32 reserved[9];
+  u32 sum_banks;         // 1: the rows are those of all processes
+  u32 sum_bank_offset;   // of SumBank[]
+  u32 reserved[7];
   Notice notices[kNotices];
 };
 static_assert(sizeof(AreaHeader) == 256 + sizeof(Notice) * kNotices);

@@ -54,7 +54,19 @@ void add_call_sums(const trace::SumsMemory& memory, CallSums& sums) {
 void add_call_sums(const trace::Area& area, std::uint32_t event, CallSums& sums) {
   const auto number = area.sum_of(event);
   for (std::size_t part = 0; number && part < area.live_count(); ++part)
-    add_call_sums(area.live(part).sums(*number), sums);
+    for (std::uint32_t bank = 0; bank < area.live(part).used_banks(); ++bank)
+      add_call_sums(area.live(part).sums(*number, bank), sums);
+}
+
+void add_call_sums(const trace::Area& area, std::uint32_t event, Bank bank, CallSums& sums) {
+  const auto number = area.sum_of(event);
+  if (!number) return;
+  const trace::SumsMemory memory = area.live(bank.part).sums(*number, bank.number);
+  add_call_sums(memory, sums);
+  const shared::SumCell& last = memory.first[std::uint64_t{memory.row_count - 1} * memory.stride].entries;
+  sums.untimed += load(shared::loss_of(last, shared::SumLoss::untimed));
+  sums.self_unknown += load(shared::loss_of(last, shared::SumLoss::self_unknown));
+  sums.unfollowed += load(shared::loss_of(last, shared::SumLoss::unfollowed));
 }
 
 }  // namespace uprobe::summary

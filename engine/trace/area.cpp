@@ -115,6 +115,7 @@ void Area::Data::write_header() const {
   header->histogram_counts_offset = word(plan.histogram_counts), header->scratch_offset = word(plan.scratch);
   header->sum_count = plan.sum_count, header->sum_rows = plan.sum_rows, header->sum_offset = word(plan.sums);
   header->sum_chunks = plan.chunk_count, header->sum_chunk_offset = word(plan.sum_chunks);
+  header->sum_banks = plan.bank_count, header->sum_bank_offset = word(plan.sum_banks);
   header->magic = shared::kAreaMagic;
 }
 

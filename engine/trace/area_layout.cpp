@@ -78,21 +78,28 @@ void AreaLayout::lay_out_live(const AreaSpec& spec) {
   data = round_up(data, kPage);
 }
 
-// A row for each CPU, as long as the rows are not too large, and one more. Chunks: all that the rows of one function can need, and
-// some for each further row.
+// A row for each CPU, as long as the rows are not too large, and one more; the same for each bank. Chunks: all that the rows of one
+// function can need, and some for each further row.
 void AreaLayout::lay_out_sums(const AreaSpec& spec) {
-  constexpr std::uint64_t kChunksOfRow = 3;
+  constexpr std::uint64_t kChunksOfRow = 3, kChunksOfBank = 8, kUsualBanks = 256;
   sum_count = static_cast<std::uint32_t>(
       std::ranges::count_if(spec.events, [](const auto* event) { return event->sums_calls; }));
   if (sum_count == 0) return;
   const std::uint64_t row_bytes = sum_count * sizeof(shared::SumRow);
-  sum_rows = static_cast<std::uint32_t>(
-      std::clamp<std::uint64_t>(shared::kMostSumRowBytes / row_bytes, 1, std::uint64_t{cpu_ring_count} + 1));
+  const std::uint64_t most_rows = spec.sums_by_process ? shared::kMostBankRowBytes / (row_bytes * kUsualBanks)
+                                                       : shared::kMostSumRowBytes / row_bytes;
+  sum_rows = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(most_rows, 1, std::uint64_t{cpu_ring_count} + 1));
+  const std::uint64_t bank_bytes = sum_rows * row_bytes;
+  bank_count = static_cast<std::uint32_t>(
+      spec.sums_by_process ? std::clamp<std::uint64_t>(shared::kMostBankRowBytes / bank_bytes, 2, shared::kMostSumBanks)
+                           : 1);
   chunk_count = static_cast<std::uint32_t>(std::min<std::uint64_t>(
-      sum_rows * (shared::kSumGroups + sum_count * kChunksOfRow), shared::kMostSumChunkBytes / shared::kSumChunkBytes));
+      sum_rows * (shared::kSumGroups + bank_count * sum_count * kChunksOfRow + (bank_count - 1) * kChunksOfBank),
+      shared::kMostSumChunkBytes / shared::kSumChunkBytes));
   sums = data;
-  sum_chunks = sums + sizeof(shared::SumsHead) + sum_rows * row_bytes;
-  data = round_up(sum_chunks + std::uint64_t{chunk_count} * shared::kSumChunkBytes, alignof(shared::SumsHead));
+  sum_chunks = sums + sizeof(shared::SumsHead) + bank_count * bank_bytes;
+  sum_banks = sum_chunks + std::uint64_t{chunk_count} * shared::kSumChunkBytes;
+  data = round_up(sum_banks + bank_count * sizeof(shared::SumBank), alignof(shared::SumsHead));
 }
 
 // The slots and entries of each histogram, then the scratch payloads.

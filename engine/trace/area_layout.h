@@ -38,6 +38,7 @@ struct AreaSpec {
   std::vector<EventSwitch> switches = {};  // of each event; empty: no event is ever off, and there are no triggers
   std::vector<program::TriggerProgram> triggers = {};
   std::vector<EventHistogram> histograms = {};
+  bool sums_by_process = false;  // each process has rows of its own for the sums of its calls
 };
 
 // Offsets from the beginning of the area. The live file begins at `live`, the rings' data at `data`.
@@ -61,6 +62,8 @@ struct AreaLayout {
   std::vector<Map> maps = {};              // per histogram
   std::vector<std::uint64_t> limits = {};  // per trigger, initial value
   std::vector<std::uint32_t> states = {};  // per switch
+  std::uint64_t sum_banks = 0;             // of shared::SumBank[]
+  std::uint32_t bank_count = 0;
 
   std::uint32_t payload_limit() const {  // AreaHeader::payload_limit
     return string_limit == 0 ? shared::kMaxPayload : shared::payload_limit(ring_bytes);

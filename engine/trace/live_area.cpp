@@ -95,12 +95,24 @@ HistogramMemory LiveArea::histogram(std::size_t number) const {
           .sum_count = map.sum_count};
 }
 
-SumsMemory LiveArea::sums(std::uint32_t number) const {
-  return {.first = table<shared::SumRow>(layout_.sums + sizeof(shared::SumsHead)) + number,
+SumsMemory LiveArea::sums(std::uint32_t number, std::uint32_t bank) const {
+  const std::uint64_t rows_before = std::uint64_t{bank} * layout_.sum_rows * layout_.sum_count;
+  return {.first = table<shared::SumRow>(layout_.sums + sizeof(shared::SumsHead)) + rows_before + number,
           .row_count = layout_.sum_rows,
           .stride = layout_.sum_count,
           .chunks = table<shared::SumCell>(layout_.sum_chunks),
           .chunk_count = layout_.chunk_count};
+}
+
+std::uint32_t LiveArea::used_banks() const {
+  if (layout_.sum_count == 0) return 0;
+  const std::uint32_t taken =
+      std::atomic_ref(table<shared::SumsHead>(layout_.sums)->next_bank).load(std::memory_order_acquire);
+  return std::min(taken, layout_.bank_count - 1) + 1;
+}
+
+const shared::SumBank& LiveArea::sum_bank(std::uint32_t bank) const {
+  return table<shared::SumBank>(layout_.sum_banks)[bank];
 }
 
 }  // namespace uprobe::trace

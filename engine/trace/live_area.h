@@ -67,7 +67,10 @@ class LiveArea {
     return table<shared::HistogramCounts>(layout_.histogram_counts)[number];
   }
   HistogramMemory histogram(std::size_t number) const;
-  SumsMemory sums(std::uint32_t number) const;
+  SumsMemory sums(std::uint32_t number, std::uint32_t bank) const;
+  // How many banks may have calls: bank 0, and those that were taken. As they say of themselves, they belong to some process.
+  std::uint32_t used_banks() const;
+  const shared::SumBank& sum_bank(std::uint32_t bank) const;  // bank < used_banks()
 
  private:
   template <class T>

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Calls that are counted and timed in the target: the agent's functions, called by hand, and what the tool reads.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <thread>
 #include <vector>
 
 #include "engine/summary/call_sums.h"
+#include "engine/summary/summed_processes.h"
 #include "preload/ring.h"
 #include "tests/agent/recording.h"
 
@@ -20,7 +23,7 @@ using summary::CallSums;
 
 class Session {
  public:
-  explicit Session(u32 cpu_rings) {
+  explicit Session(u32 cpu_rings, bool by_process = false) {
     agent::learn_rseq(empty_block());
     program_.layout.is_return = true;
     program_.layout.fixed_bytes = 24;
@@ -28,8 +31,9 @@ class Session {
     program_.noted.fixed_bytes = 16;
     program_.note = {{Op::end, 0, 0, 0, 0}};
     program_.sums_calls = true;
-    const trace::AreaSpec spec{
+    trace::AreaSpec spec{
         .events = {&program_, &program_}, .ring_bytes = 8192, .ring_count = cpu_rings + 1, .cpu_ring_count = cpu_rings};
+    spec.sums_by_process = by_process;
     area_.emplace(trace::Area::create_private(spec).take());
     area_->header().tick_rate = u64{1} << 31;  // half a nanosecond
     area_->set_state(shared::SessionState::recording);
@@ -170,6 +174,94 @@ TEST_P(CallsIn, RowsThatLieHurtNoOneElse) {
   Call{stack}.end(session);
   EXPECT_EQ(session.area().counts(0).untimed, 4U) << "no chunk is left";
   EXPECT_EQ(session.sums().began, 4U);
+}
+
+// The page before the area, in which a process keeps the number of its bank. Forgetting it makes this process another one.
+class OwnPage {
+ public:
+  explicit OwnPage(Session& session)
+      : at_(::mmap(reinterpret_cast<u8*>(session.header()) - shared::kMailboxBytes, shared::kMailboxBytes,
+                   PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0)) {}
+  ~OwnPage() { ::munmap(at_, shared::kMailboxBytes); }
+  OwnPage(const OwnPage&) = delete;
+  OwnPage& operator=(const OwnPage&) = delete;
+  bool is_there() const { return at_ != MAP_FAILED; }
+  u32& bank() const { return static_cast<shared::Mailbox*>(at_)->sum_bank; }
+
+ private:
+  void* at_;
+};
+
+void call_as(Session& session, u32 tid) {
+  u64 stack[1] = {0x1234};
+  const Call call{stack, 0, tid};
+  call.begin(session);
+  call.end(session);
+}
+
+CallSums sums_in(Session& session, u32 bank) {
+  CallSums sums;
+  summary::add_call_sums(session.area(), 0, {0, bank}, sums);
+  return sums;
+}
+
+TEST_P(CallsIn, ABankAreThoseOfOneProcess) {
+  Session session(GetParam(), true);
+  const OwnPage page(session);
+  ASSERT_TRUE(page.is_there());
+  const auto own = static_cast<u32>(::getpid());
+  for (int i = 0; i < 3; ++i) call_as(session, own);
+  EXPECT_EQ(page.bank(), 2U);
+  page.bank() = 0;
+  call_as(session, own);
+  EXPECT_EQ(session.area().live(0).used_banks(), 3U);
+  EXPECT_EQ(sums_in(session, 1).began, 3U);
+  EXPECT_EQ(sums_in(session, 1).timed(), 3U);
+  EXPECT_EQ(sums_in(session, 2).began, 1U);
+  EXPECT_EQ(session.sums().began, 4U) << "all processes";
+  const auto processes = summary::banks_by_process(session.area(), {});
+  ASSERT_EQ(processes.size(), 2U) << "this one, and those without a bank";
+  EXPECT_EQ(processes.rbegin()->first.id, own);
+  EXPECT_EQ(processes.rbegin()->second.size(), 2U);
+  char name[16] = {};
+  ASSERT_EQ(::pthread_getname_np(::pthread_self(), name, sizeof name), 0);
+  EXPECT_EQ(processes.rbegin()->first.name, name);
+}
+
+TEST_P(CallsIn, LossesAreThoseOfTheProcess) {
+  Session session(GetParam(), true);
+  const OwnPage page(session);
+  ASSERT_TRUE(page.is_there());
+  call_as(session, 7);
+  page.bank() = 0;
+  u64 stack[1] = {0x1234};
+  EXPECT_FALSE(Call{stack}.end(session).known) << "without its entry";
+  agent::count_missed(session.header(), 0);
+  EXPECT_EQ(sums_in(session, 1).untimed, 0U);
+  EXPECT_EQ(sums_in(session, 2).untimed, 1U);
+  EXPECT_EQ(sums_in(session, 2).unfollowed, 1U);
+  EXPECT_EQ(sums_in(session, 2).began, 0U);
+}
+
+TEST_P(CallsIn, ProcessesWithoutABankShareOne) {
+  Session session(GetParam(), true);
+  const OwnPage page(session);
+  ASSERT_TRUE(page.is_there());
+  const u32 banks = session.area().header().sum_banks;
+  for (u32 i = 0; i < banks + 10; ++i) page.bank() = 0, call_as(session, 7);
+  EXPECT_EQ(session.area().live(0).used_banks(), banks);
+  EXPECT_EQ(sums_in(session, 0).began, 11U);
+  EXPECT_EQ(sums_in(session, banks - 1).began, 1U);
+  EXPECT_EQ(session.sums().began, banks + 10U);
+  // Whatever stands there.
+  page.bank() = ~u32{0};
+  reinterpret_cast<shared::SumsHead*>(static_cast<u8*>(session.area().base()) + session.area().header().sum_offset)
+      ->next_bank = ~u32{0};
+  call_as(session, 7);
+  page.bank() = 0;
+  call_as(session, 7);
+  EXPECT_EQ(sums_in(session, 0).began, 13U);
+  EXPECT_EQ(session.area().live(0).used_banks(), banks);
 }
 
 INSTANTIATE_TEST_SUITE_P(Rows, CallsIn, testing::Values(0U, 64U));

@@ -56,6 +56,45 @@ TEST(Calls, JsonIsAnArray) {
             "ns\":2500}\n]\n");
 }
 
+TEST(Calls, ARowSaysItsProcess) {
+  CallSummary own = row("f", 2, 5000), others = row("f", 1, 100);
+  own.process = {12, "a\nb"}, others.process = {0, ""};
+  EXPECT_EQ(render_calls({own, others, row("never", 0, 0)}),
+            "calls  returns    total     self     mean      p50      p90      p99      max  process   function\n"
+            "    2        2  5.00 us  2.50 us  2.50 us  2.50 us  2.50 us  2.50 us  2.50 us  a\\nb-12   f\n"
+            "    1        1   100 ns    50 ns   100 ns   100 ns   100 ns   100 ns   100 ns  (others)  f\n"
+            "1 function never called\n");
+  const std::string json = render_calls_json({own, others});
+  EXPECT_NE(json.find(R"("place":"/bin/x:0x10","pid":12,"process":"a\u000ab","calls":2,)"), std::string::npos) << json;
+  EXPECT_NE(json.find(R"("pid":null,"process":null,"calls":1,)"), std::string::npos) << json;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0, end = 0; at < text.size(); at = end + 1) {
+    end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+  }
+  return lines;
+}
+
+// At each width a line fits, the name is there, and so is the column by which the rows are sorted.
+TEST(Calls, ANarrowTableHasItsMostImportantColumns) {
+  const std::vector<CallSummary> rows = {row("f", 1234567, 12'345'678), row("std::vector<int>::push_back", 3, 100)};
+  for (std::size_t columns = 20; columns <= 200; ++columns)
+    for (const CallOrder order : {CallOrder::total, CallOrder::p99, CallOrder::longest}) {
+      const auto lines = lines_of(render_calls(rows, order, columns));
+      ASSERT_EQ(lines.size(), 3U);
+      for (const std::string& line : lines) EXPECT_LE(line.size(), columns) << line;
+      const char* const sorted_by = order == CallOrder::total ? " total" : order == CallOrder::p99 ? " p99" : " max";
+      EXPECT_NE(lines[0].find(sorted_by), std::string::npos) << lines[0];
+      const std::string both = lines[1] + lines[2];
+      EXPECT_NE(both.find(columns < 40 ? "std" : "std::vector<int>"), std::string::npos) << both;
+    }
+  EXPECT_EQ(lines_of(render_calls(rows, CallOrder::total, 200)), lines_of(render_calls(rows)));
+  EXPECT_EQ(lines_of(render_calls(rows, CallOrder::total, 48))[2], "        3   100 ns  std::vector<int>::push_back");
+}
+
 TEST(Calls, TimesHaveThreeDigits) {
   const std::pair<std::uint64_t, const char*> rows[] = {{0, "0 ns"},
                                                         {999, "999 ns"},
@@ -79,7 +118,7 @@ TEST(Calls, AScreenHasItsLinesAndColumnsAlone) {
   const std::string screen = top_screen(many, CallOrder::calls, 10, 40);
   EXPECT_EQ(std::count(screen.begin(), screen.end(), '\n'), 9);
   EXPECT_EQ(screen.substr(0, 14), "calls by calls");
-  EXPECT_NE(screen.find("\n   50       50"), std::string::npos) << screen;
+  EXPECT_NE(screen.find("\n   50  1.00 us  "), std::string::npos) << screen;
   for (std::size_t at = 0, end = 0; at < screen.size(); at = end + 1) {
     end = std::min(screen.find('\n', at), screen.size());
     EXPECT_LE(end - at, 40U);

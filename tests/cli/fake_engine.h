@@ -96,6 +96,7 @@ class FakeEngine : public Engine {
   std::string histograms(bool) override { return tables; }
   std::uint32_t snapshots() override { return 0; }
   std::vector<CallSummary> calls() override { return sums; }
+  std::vector<CallSummary> rows_of_calls() override { return sums; }
   Result<Reply> ask(const std::string& session, const std::vector<Command>& commands) override {
     asked_session = session;
     asked = commands;

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 """-c and -C: tables of calls, for programs that make a known number of them."""
+import fcntl
 import json
 import os
 import re
 import select
 import signal
+import struct
 import subprocess
 import termios
 
@@ -90,6 +92,80 @@ class Counts(Summed):
         self.assertTrue(all(row["calls"] == row["returns"] + row["abandoned"] + row["unfollowed"] for row in rows.values()))
 
 
+class ByProcess(Summed):
+    """--summary-by=process: a row for each process and function."""
+
+    def rows(self, *command, options=()):
+        probes = ["-p", f"{self.program}:outer", "-p", f"{self.program}:never_called"]
+        done = harness.run([*harness.tracer("-c", "--summary-by=process", *options, "--json", "--summary-file",
+                                            self.path("sums")), *probes, "--", *command])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(self.path("sums"), encoding="utf-8") as file:
+            return json.load(file)
+
+    def test_parent_and_child(self):
+        rows = self.rows(self.program, "fork", "30")
+        mine = [row for row in rows if row["event"] == "outer"]
+        self.assertEqual([row["calls"] for row in mine], [30, 30])
+        self.assertEqual({row["process"] for row in mine}, {"callers"})
+        self.assertEqual(len({row["pid"] for row in mine}), 2)
+        for row in mine:
+            self.assertEqual((row["returns"], row["abandoned"], row["untimed"]), (30, 0, 0))
+            self.assertGreater(row["self_ns"], 0)
+        never = [row for row in rows if row["event"] == "never_called"]
+        self.assertEqual([(row["calls"], "pid" in row) for row in never], [(0, False)])
+
+    def test_programs_that_a_shell_starts(self):
+        """The numbers are those that the shell knows, and each has its own count."""
+        script = "; ".join(f"{self.program} nest {n} & wait $!; echo $!" for n in (3, 5, 7))
+        probes = ["-p", f"{self.program}:outer"]
+        done = harness.run([*harness.tracer("-c", "--summary-by=process", "--json", "--summary-file", self.path("sums")),
+                            *probes, "--", "/bin/sh", "-c", script])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        pids = [int(word) for word in done.stdout.split() if word != b"done"]
+        with open(self.path("sums"), encoding="utf-8") as file:
+            counts = {row["pid"]: row["calls"] for row in json.load(file)}
+        self.assertEqual(counts, dict(zip(pids, (3, 5, 7))))
+
+    def test_threads_are_one_process(self):
+        rows = [row for row in self.rows(self.program, "nest", "50", "6") if row["calls"] != 0]
+        self.assertEqual([(row["event"], row["calls"]) for row in rows], [("outer", 300)])
+
+    def test_the_table(self):
+        done = harness.run([*harness.tracer("-c", "--summary-by=process"), "-p", f"{self.program}:outer", "--",
+                            self.program, "fork", "4"])
+        lines = done.stderr.decode().splitlines()
+        self.assertEqual(lines[0].split()[-2:], ["process", "function"])
+        for line in lines[1:3]:
+            self.assertRegex(line, r"^ +4 .*  callers-\d+  outer$")
+
+    def test_what_asks_a_session_takes_its_rows(self):
+        process = subprocess.Popen([self.program, "spin", "1000000000"], stdout=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        tool = subprocess.Popen([*harness.tracer("-c", "-v", "--summary-by=process"), "-P", str(process.pid), "-p",
+                                 f"{self.program}:spins"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                start_new_session=True)
+        self.addCleanup(harness.stop_group, tool)
+        while b"attached" not in tool.stderr.readline():
+            pass
+        rows = []
+        while not rows or "pid" not in rows[0]:
+            done = harness.run([harness.tool(), "--control", str(tool.pid), "--summary", "--json"])
+            self.assertEqual((done.returncode, done.stderr), (0, b""))
+            rows = json.loads(done.stdout)
+        self.assertEqual([(row["pid"], row["process"]) for row in rows], [(process.pid, "callers")])
+        process.kill()
+        tool.communicate(timeout=harness.TIMEOUT)
+
+    def test_refusals(self):
+        for options, text in ((("--summary-by=process",), "-c, -C or --top"), (("-c", "--summary-by=thread"), "'process' alone"),
+                              (("-c", "--control=1", "--summary-by=process"), "-c, -C or --top")):
+            done = harness.run([*harness.tracer(*options), "-p", f"{self.program}:outer", "--", self.program, "nest", "1"])
+            self.assertEqual((done.returncode, done.stdout), (125, b""))
+            self.assertIn(text, done.stderr.decode())
+
+
 class Tables(Summed):
     def table(self, *options, functions=("outer", "inner", "never_called"), words=("nest", "10")):
         probes = [word for function in functions for word in ("-p", f"{self.program}:{function}")]
@@ -160,6 +236,25 @@ class Live(Summed):
         self.assertEqual(termios.tcgetattr(inner), before)
         os.close(inner)
         self.assertIsNone(process.poll())
+
+    def test_top_on_a_narrow_terminal(self):
+        process = subprocess.Popen([self.program, "spin", "1000000"], stdout=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        outer, inner = os.openpty()
+        self.addCleanup(os.close, outer)
+        self.addCleanup(os.close, inner)
+        fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 12, 40, 0, 0))
+        tool = subprocess.Popen([*harness.tracer("--top"), "-P", str(process.pid), "-p", f"{self.program}:spins"],
+                                stdin=inner, stdout=inner, stderr=subprocess.PIPE)
+        shown = self.read_until(tool, outer, b"  spins")
+        for line in re.split(rb"\x1b\[[?\d]*[A-Za-z]|\r\n", shown):
+            self.assertLessEqual(len(line), 40, shown)
+        self.assertRegex(shown, rb"calls +total .* function")
+        os.write(outer, b"q")
+        self.read_until(tool, outer, b"\x1b[?1049l")
+        tool.communicate(timeout=harness.TIMEOUT)
+        self.assertEqual(tool.returncode, 0)
 
     def read_until(self, tool, terminal, text):
         seen = b""

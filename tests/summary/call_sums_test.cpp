@@ -111,6 +111,23 @@ TEST(CallSums, TheAreaHasRoomForThemInBounds) {
   EXPECT_LE(many.data - many.sums, shared::kMostSumRowBytes + shared::kMostSumChunkBytes + 4096);
 }
 
+TEST(CallSums, EachProcessHasARowInBounds) {
+  const program::EventProgram sums = summing();
+  for (const std::size_t events : {1UL, 10UL, 300UL, 2600UL, 60'000UL})
+    for (const std::uint32_t cpus : {1U, 8U, 200U}) {
+      const trace::AreaLayout layout({.events = std::vector<const program::EventProgram*>(events, &sums),
+                                      .ring_bytes = 8192,
+                                      .ring_count = cpus + 4,
+                                      .cpu_ring_count = cpus,
+                                      .sums_by_process = true});
+      EXPECT_GE(layout.sum_rows, 1U);
+      EXPECT_GE(layout.bank_count, events > 10'000 ? 2U : events > 2000 ? 30U : 200U);
+      EXPECT_LE(layout.bank_count, shared::kMostSumBanks);
+      EXPECT_GE(layout.chunk_count, layout.bank_count);
+      EXPECT_LE(layout.data - layout.sums, shared::kMostSumRowBytes + shared::kMostSumChunkBytes + (1U << 16));
+    }
+}
+
 TEST(CallSums, AnAreaWithoutSummariesHasNone) {
   program::EventProgram other = summing();
   other.sums_calls = false;
