@@ -12,6 +12,7 @@
 #include "engine/plan/override_fit.h"
 #include "engine/program/compile.h"
 #include "engine/program/filter.h"
+#include "engine/program/histogram_fields.h"
 #include "engine/program/verify.h"
 #include "engine/resolve/generated_places.h"
 #include "engine/spec/argument.h"
@@ -171,9 +172,14 @@ Status ProbeBuilder::add(const Definition& definition) {
   if (options_.style == spec::Style::kprobes_2009 && is_all_blank(definition.text)) definitions_.clear();
   program_ = definition.default_object;
   sums_calls_ = definition.sums_calls;
-  RETURN_IF_ERROR(definitions_.add(definition.text, definition.default_object));
+  const bool may_have_fields = !options_.strict && !definition.triggers.empty();
+  const auto fields = may_have_fields ? program::fields_for(definition.text, definition.triggers)
+                                      : program::HistogramFields{definition.triggers, definition.text, definition.text};
+  const bool has_variables =
+      fields.with_variables != fields.definition && definitions_.add(fields.with_variables, definition.default_object);
+  if (!has_variables) RETURN_IF_ERROR(definitions_.add(fields.definition, definition.default_object));
   spec::EventControls controls{
-      .filter = definition.filter, .triggers = definition.triggers, .is_disabled = definition.is_disabled};
+      .filter = definition.filter, .triggers = fields.triggers, .is_disabled = definition.is_disabled};
   controls.is_disabled = controls.is_disabled || sums_calls_;
   definitions_.control(controls);
   return ok();

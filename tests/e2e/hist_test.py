@@ -93,6 +93,30 @@ class Tables(Counted):
         self.assertIn(b"t/r ", done.stderr)
         self.assertNotIn(" latency=", self.read("trace"))
 
+    def test_values_that_the_definition_does_not_fetch(self):
+        """They become fields of the event, by the names of what they are."""
+        text = self.run_tool(["hist:keys=$arg1:vals=$arg2:sort=$arg1 if arg1 >= 5"], "calls", "7", event="hit")
+        self.assertEqual(text, table("hist:keys=arg1:vals=hitcount,arg2:sort=arg1:size=2048 if arg1 >= 5 [active]",
+                                     [f"{{ arg1: {n:10} }} hitcount:          1  arg2: {n * n:10}" for n in (5, 6)], 2))
+        self.assertIn(" arg1=0x3 arg2=0x9", self.read("trace"))
+        done = harness.run([*harness.tracer("-q", "--hist-file", self.path("tables")), "-p", f"r:t/r {self.program}:hit", "--disabled",
+                            "--trigger=hist:keys=$latency.log2=5", "--", self.program, "calls", "50"])
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        self.assertEqual([hits for hits, _, _ in totals(self.read("tables"))], [50])
+        self.assertIn("    Percentiles: p50 ~ ", self.read("tables"))
+        done = harness.run([*self.words("hist:keys=$latency", event="hit"), "--", self.program, "calls", "7"])
+        self.assertEqual(done.returncode, 125)
+        self.assertIn(b"$latency is not available on probe", done.stderr)
+
+    def test_variables_that_the_definition_does_not_fetch(self):
+        """By the debug information of the program; other names are none of its fields, as ever."""
+        text = self.run_tool(["hist:keys=number:vals=square if number > 4"], "calls", "7", event="hit")
+        self.assertEqual(text, table("hist:keys=number:vals=hitcount,square:sort=hitcount:size=2048 if number > 4 [active]",
+                                     [f"{{ number: {n:10} }} hitcount:          1  square: {n * n:10}" for n in (5, 6)], 2))
+        done = harness.run([*self.words("hist:keys=numbr", event="hit"), "--", self.program, "calls", "7"])
+        self.assertEqual(done.returncode, 125)
+        self.assertIn(b"Couldn't find field", done.stderr)
+
     def test_buckets_and_two_sorts(self):
         self.check("hist:key=n.buckets=0x3:val=hitcount:sort=hitcount,n.descending",
                    "keys=n.buckets=3:vals=hitcount:sort=hitcount,n.buckets=3.descending:size=2048",
