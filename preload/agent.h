@@ -100,17 +100,14 @@ void handle_hit(Hit& hit);
 // which is set here.
 void handle_return(Hit& hit, shared::ConsumerKind kind, u64 address);
 
-// heartbeat.cpp. The tool's heartbeat as a thread of this process saw it last, and the clock's ticks when it had moved. is_still():
-// whether it has been there for longer than so many nanoseconds (2^32 at most), at the time `now`. No system call.
-struct HeardBeat {
-  u32& beat;
-  u64& at;
-};
-bool is_still(const AreaHeader& area, HeardBeat heard, u64 now, u64 nanoseconds);
+// Whether the tool has died. One that is stopped has not.
+inline bool is_life_over(const AreaHeader& area) {
+  return (__atomic_load_n(&area.tool_life, __ATOMIC_RELAXED) & shared::kLifeEnded) != 0;
+}
 
 // semaphores.cpp. The semaphores of markers when the tool is gone: they go down, so that the program makes no more arguments for
-// them. watch_tool() does so after a hit, once the heartbeat has been still for a second; it makes no system call.
-// count_down_semaphores() makes one, which asks for the thread's signal mask.
+// them. watch_tool() does so after a hit, if the tool has died; it makes no system call. count_down_semaphores() makes one, which
+// asks for the thread's signal mask.
 void watch_tool(const Hit& hit);
 void count_down_semaphores(ProcessBlock& block);
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 // A hit that waits for room in the rings, where the session's user wants that rather than to lose it (AreaHeader::patience).
 //
-// The thread goes on by itself: after the time that the user has set, or where the tool's heartbeat has been still for half a second, so
-// that a tool that is stopped or dead holds no program. It holds no lock and no ring while it waits, and a signal handler may run.
+// The thread goes on by itself: after the time that the user has set, when the tool has died, or when its heartbeat has been still for half
+// a second, so that a tool that is stopped holds no program. It holds no lock and no ring while it waits, and a signal handler may run.
+//
+// Only a thread that waits measures how long the heartbeat is still: a pause between hits, in which program and tool may have been stopped
+// together, is none of the tool's. What it finds is kept, so that the hits after it do not wait each for themselves.
 #include "preload/ring.h"
 #include "preload/system_call.h"
 
@@ -11,12 +14,21 @@ namespace {
 
 constexpr u64 kStillness = 500'000'000;  // nanoseconds
 
-// A thread that reads one of them before the other has changed waits a little longer or less.
-u32 seen_beat;
-u64 seen_at;
+// The heartbeat that was found still, and the session's; 0: none. Until it moves, no hit waits.
+u64 still_beat;
 
-bool is_tool_still(const AreaHeader& area, u64 now) {
-  return area.tool_gone != 0 || is_still(area, {seen_beat, seen_at}, now, kStillness);
+u64 beat_of(const AreaHeader& area, u32 beat) { return (area.name | 1) << 32 | beat; }
+
+bool is_tool_still(const AreaHeader& area, Wait& wait, u64 now) {
+  const u32 beat = __atomic_load_n(&area.tool_heartbeat, __ATOMIC_ACQUIRE);
+  if (__atomic_load_n(&still_beat, __ATOMIC_RELAXED) == beat_of(area, beat)) return true;
+  if (wait.heard == 0 || beat != wait.beat) {
+    wait.beat = beat, wait.heard = now;
+    return false;
+  }
+  if (now - wait.heard <= (kStillness << 32) / area.tick_rate) return false;
+  __atomic_store_n(&still_beat, beat_of(area, beat), __ATOMIC_RELAXED);
+  return true;
 }
 
 // sched_yield: it neither blocks nor fails, changes no state of the thread, and leaves nothing that a signal would have to end or
@@ -30,18 +42,19 @@ void pause_once(const ProcessBlock& block) {
 
 }  // namespace
 
-bool has_patience(const ProcessBlock& block, const AreaHeader& area, u64& begun) {
+bool has_patience(const ProcessBlock& block, const AreaHeader& area, Wait& wait) {
   u64 now = 0;
-  if (area.patience == 0 || area.tick_rate == 0 || !uprobe_clock(&now)) return false;
-  if (begun == 0) begun = now;
-  if (now - begun >= area.patience || is_tool_still(area, now) || !is_recording(area)) return false;
+  if (area.patience == 0 || area.tick_rate == 0 || area.tool_gone != 0 || is_life_over(area) || !uprobe_clock(&now))
+    return false;
+  if (wait.begun == 0) wait.begun = now;
+  if (now - wait.begun >= area.patience || is_tool_still(area, wait, now) || !is_recording(area)) return false;
   pause_once(block);
   return true;
 }
 
 [[gnu::noinline]] void record_with_patience(RecordBuilder& builder, Built& built) {
-  u64 begun = 0;
-  while (built == Built::no_room && has_patience(*builder.hit->block, *builder.area, begun))
+  Wait wait;
+  while (built == Built::no_room && has_patience(*builder.hit->block, *builder.area, wait))
     if (!record_on_cpu(builder, built) && !record_claimed(builder, built, Claim::any)) built = Built::no_room;
 }
 

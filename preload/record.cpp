@@ -4,6 +4,7 @@
 // CPU rings come first (ring_rseq.cpp): a hit that is abandoned in the middle leaves nothing there. For a thread without rseq,
 // or a record that cannot be built in a section that restarts at each fault and signal, a ring is claimed (ring_claim.cpp); so for
 // one that finds its CPU's ring full: a burst then has the room of all rings. Both build by the same function.
+#include "arch/entry/cpu.h"
 #include "preload/actions.h"
 #include "preload/call_sums.h"
 #include "preload/ring.h"
@@ -82,13 +83,20 @@ UPROBE_IN_SECTION Built build_record(RecordBuilder& builder) {
 
 namespace {
 
+// Of the event, and of the CPU.
+[[gnu::noinline]] void count_lost(AreaHeader* area, u64& cause) {
+  count(cause);
+  const u32 ring = shared::lost_ring(*area, current_cpu());
+  if (ring < area->ring_count) count(at_offset<Ring>(area, area->ring_offset)[ring].lost);
+}
+
 inline void record(RecordBuilder& builder, u32 event_index) {
   EventCounts& counts = *builder.counts;
   Built built = Built::ok;
   const bool is_built = !builder.looks && record_on_cpu(builder, built);
   if (!is_built && !record_claimed(builder, built, Claim::any)) {
     if (builder.addends != nullptr) builder.addends->found = false;
-    return count(builder.is_off ? counts.disabled : counts.lost_busy);
+    return builder.is_off ? count(counts.disabled) : count_lost(builder.area, counts.lost_busy);
   }
   // Triggers that have looked at a record have acted.
   const bool may_repeat = !builder.looks;
@@ -98,8 +106,8 @@ inline void record(RecordBuilder& builder, u32 event_index) {
   if (built == Built::dropped) count_dropped(builder.area, event_index, builder.cpu);
   if (built == Built::disabled) count(counts.disabled);
   if (built == Built::over_rate) count(counts.over_rate);
-  if (built == Built::no_room) count(counts.lost_full);
-  if (built == Built::too_big) count(counts.lost_too_big);
+  if (built == Built::no_room) count_lost(builder.area, counts.lost_full);
+  if (built == Built::too_big) count_lost(builder.area, counts.lost_too_big);
 }
 
 [[gnu::noinline]] void record_counted(RecordBuilder& builder, u32 event_index) {

@@ -125,9 +125,14 @@ void forget_cpu(const ProcessBlock& block);
 // patience.cpp. Makes one record after the ring was full (`built`), as soon as the reader has made room for it, if it does so in the time
 // that the session allows.
 void record_with_patience(RecordBuilder& builder, Built& built);
-// For a loop that waits for room; `begun` is 0 before it. Waits a moment. False: hits do not wait in this session, the time is over, or the
-// tool is still.
-bool has_patience(const ProcessBlock& block, const AreaHeader& area, u64& begun);
+// For a loop that waits for room, with a Wait of its own. Waits a moment. False: hits do not wait in this session, the time is over, or
+// the tool is still or gone.
+struct Wait {
+  u64 begun = 0;  // when it began; 0: not yet
+  u64 heard = 0;  // when the heartbeat had moved
+  u32 beat = 0;   // to this value
+};
+bool has_patience(const ProcessBlock& block, const AreaHeader& area, Wait& wait);
 
 // ring_claim.cpp. Which rings a record may claim: any, or those that are not nearly full, for one that the ring of its CPU has no
 // room for. What is left there is for records that have no other ring.

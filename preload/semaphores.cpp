@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The semaphores of markers (shared::Semaphore). The tool counts them up and down; where it was killed, its heartbeat is still,
-// and the agent counts them down: each once, since a thread takes the entry first. A tool that was only stopped finds the entry
-// and counts up again.
+// The semaphores of markers (shared::Semaphore). The tool counts them up and down; where it was killed, the kernel has marked that in
+// the area, and the agent counts them down: each once, since a thread takes the entry first. A tool that is only late with an answer
+// finds the entry and counts up again.
 #include "preload/agent.h"
 #include "preload/system_call.h"
 
 namespace uprobe::agent {
 namespace {
-
-constexpr u64 kSecond = 1'000'000'000;
 
 // By instructions that may fault: the library may have been unloaded.
 void count_down(ProcessBlock& block) {
@@ -24,14 +22,9 @@ void count_down(ProcessBlock& block) {
 
 }  // namespace
 
-// The second begins with the first hit that finds the heartbeat where an earlier one has left it: a pause between hits is none of
-// the tool's.
 [[gnu::noinline]] void watch_tool(const Hit& hit) {
-  ProcessBlock& block = *hit.block;
-  const AreaHeader* area = session_area(block, 0);
-  u64 now = 0;
-  if (area == nullptr || !hit.may_fault || !uprobe_clock(&now)) return;
-  if (is_still(*area, {block.heard_beat, block.heard_at}, now, kSecond)) count_down(block);
+  const AreaHeader* area = session_area(*hit.block, 0);
+  if (area != nullptr && hit.may_fault && is_life_over(*area)) count_down(*hit.block);
 }
 
 // The call reads the mask; a process that may not make it does not come here (mail.cpp). With SIGSEGV or SIGBUS blocked a fault

@@ -62,8 +62,8 @@ bool try_to_write(const ProcessBlock& block, AreaHeader* area, const Says& says)
 // Where hits wait for room, names do: without it the process of a thread that has ended is not known.
 void write(const ProcessBlock& block, AreaHeader* area, const Says& says) {
   if (!is_recording(*area) || !rings_make_sense(area)) return;
-  u64 begun = 0;
-  while (!try_to_write(block, area, says) && has_patience(block, *area, begun)) {
+  Wait wait;
+  while (!try_to_write(block, area, says) && has_patience(block, *area, wait)) {
   }
 }
 

@@ -490,6 +490,7 @@ Status MappingArming::place() {
                              .block = block_,
                              .area = state_.options.area,
                              .has_stubs = state_.probes.wants_stubs(),
+                             .probes = &state_.probes,
                              .begin = mapping_.begin,
                              .end = mapping_.end,
                              .refuse = [this](const Pending& p, const std::string& why) { refuse(*p.planned, why); }};

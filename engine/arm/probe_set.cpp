@@ -74,6 +74,7 @@ Result<std::uint16_t> ProbeSet::number_of(const NamedObject& object) {
 
 void ProbeSet::add_semaphore(const std::shared_ptr<const elf::ElfFile>& file, std::uint64_t offset,
                              std::uint16_t event) {
+  with_semaphore_.insert(event);
   const auto known = std::find_if(semaphores_.begin(), semaphores_.end(), [&](const PlannedSemaphore& one) {
     return one.offset == offset && one.file->identity() == file->identity();
   });

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -99,6 +100,8 @@ class ProbeSet {
   void add_semaphore(const std::shared_ptr<const elf::ElfFile>& file, std::uint64_t offset, std::uint16_t event);
   void remove_semaphore(const elf::ElfFile& file, std::uint64_t offset, std::uint16_t event);
   const std::vector<PlannedSemaphore>& semaphores() const { return semaphores_; }
+  // Whether an event has ever wanted one: what its hits do depends on that, and does not change when it is switched off.
+  bool has_semaphore(std::uint16_t event) const { return with_semaphore_.contains(event); }
   // Removes all that an event wants, and points that then have no consumer.
   void remove(std::uint16_t event);
   bool wants_stubs() const { return wants_stubs_; }
@@ -118,6 +121,7 @@ class ProbeSet {
   std::vector<NamedObject> objects_;
   std::vector<GeneratedWish> generated_;
   std::vector<PlannedSemaphore> semaphores_;
+  std::set<std::uint16_t> with_semaphore_;  // events
   std::size_t size_ = 0;
   bool wants_stubs_ = false;
 };

@@ -131,6 +131,7 @@ class Placer {
   // Whether the body of a point may make the record.
   bool may_record(const Pending& p) const;
   arch::FastRecord fast_record(const PlannedConsumer& consumer, const Pending& p) const;
+  bool watches_tool(const PlannedConsumer& consumer) const;
 
   const PlaceContext& context_;
   std::vector<Pending>& pending_;
@@ -140,7 +141,7 @@ class Placer {
   std::vector<std::pair<Addr, std::vector<std::uint8_t>>> renewed_;  // existing bodies of a stopped process, likewise
   std::size_t fresh_ = 0;                                            // points so far that will be new in the block
   std::vector<SharedBody> bodies_;
-  std::map<std::string, std::size_t> by_program_;      // key: program, filter and kind; "": the agent records
+  std::map<std::string, std::size_t> by_program_;      // key: program, filter and kinds; "": the agent records
   std::map<std::pair<Addr, std::size_t>, bool> seen_;  // whether that body is at that address, for known points
 };
 
@@ -177,7 +178,13 @@ arch::FastRecord Placer::fast_record(const PlannedConsumer& consumer, const Pend
                           .dropped_stride = places.dropped_stride,
                           .has_cpu_number = arch::has_cpu_number_instruction(),
                           .claimed_ring_count = area.ring_count() - places.cpu_ring_count,
-                          .is_elsewhere = (context_.block.head().flags & shared::kBlockElsewhere) != 0};
+                          .is_elsewhere = (context_.block.head().flags & shared::kBlockElsewhere) != 0,
+                          .watches_tool = watches_tool(consumer)};
+}
+
+// The hits of an event with semaphores tell the agent when the tool is gone.
+bool Placer::watches_tool(const PlannedConsumer& consumer) const {
+  return context_.probes != nullptr && context_.probes->has_semaphore(consumer.event);
 }
 
 bool record_alike(const trace::Area& area, const PlannedConsumer& a, const PlannedConsumer& b) {
@@ -199,10 +206,11 @@ std::size_t Placer::body_for(const Pending& p) {
   // Neighbouring points mostly record alike.
   const bool is_like_latest = !bodies_.empty() && bodies_.back().spec.switches == p.window->switches_stack;
   const PlannedConsumer* latest = is_like_latest ? bodies_.back().made_for : nullptr;
-  if (recorded != nullptr && latest != nullptr && record_alike(*context_.area, *recorded, *latest))
+  if (recorded != nullptr && latest != nullptr && watches_tool(*recorded) == watches_tool(*latest) &&
+      record_alike(*context_.area, *recorded, *latest))
     return bodies_.size() - 1;
-  const std::string key =
-      (p.window->switches_stack ? "s" : "") + (recorded != nullptr ? key_of(*context_.area, *recorded) : "");
+  std::string key = p.window->switches_stack ? "s" : "";
+  if (recorded != nullptr) key += (watches_tool(*recorded) ? "w" : "") + key_of(*context_.area, *recorded);
   const auto [found, is_new] = by_program_.try_emplace(key, bodies_.size());
   if (!is_new) return found->second;
   SharedBody& body = bodies_.emplace_back();

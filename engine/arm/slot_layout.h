@@ -32,9 +32,10 @@ struct Pending {
 struct PlaceContext {
   target::Target& target;
   Block& block;
-  const trace::Area* area;  // null: bodies do not record
-  bool has_stubs;           // functions return by stubs, now or later
-  Addr begin, end;          // the code; everything has to be within reach of it
+  const trace::Area* area;           // null: bodies do not record
+  bool has_stubs;                    // functions return by stubs, now or later
+  const ProbeSet* probes = nullptr;  // with an area
+  Addr begin, end;                   // the code; everything has to be within reach of it
   std::function<void(const Pending&, const std::string& why)> refuse;
 };
 

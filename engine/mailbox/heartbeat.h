@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A word in shared memory that a thread of its own changes while the tool lives, even if all other threads are busy.
+// A word in shared memory that a thread of its own changes while the tool lives, even if all other threads are busy; and one that the
+// kernel changes when the tool dies.
 #pragma once
 
 #include <condition_variable>
@@ -11,16 +12,19 @@ namespace uprobe::control {
 
 class Heartbeat {
  public:
-  // `word` must outlive the heartbeat.
-  explicit Heartbeat(std::uint32_t& word);
+  // The words must outlive the heartbeat. `life` (AreaHeader::tool_life) gets the number of the thread, and shared::kLifeEnded if the
+  // process dies before the heartbeat ends; 0 where the kernel cannot do that, and when the heartbeat has ended.
+  explicit Heartbeat(std::uint32_t& word, std::uint32_t* life = nullptr);
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
  private:
+  void live();
   void beat();
 
   std::uint32_t& word_;
+  std::uint32_t* life_;
   std::mutex lock_;
   std::condition_variable ends_;
   bool stop_ = false;

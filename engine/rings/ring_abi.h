@@ -19,6 +19,7 @@ static_assert(offsetof(uprobe_ring, commit) == offsetof(shared::Ring, commit));
 static_assert(offsetof(uprobe_ring, stamp) == offsetof(shared::Ring, stamp));
 static_assert(offsetof(uprobe_ring, owner) == offsetof(shared::Ring, owner));
 static_assert(offsetof(uprobe_ring, begun) == offsetof(shared::Ring, begun));
+static_assert(offsetof(uprobe_ring, lost) == offsetof(shared::Ring, lost));
 static_assert(offsetof(uprobe_ring, tail) == offsetof(shared::Ring, tail) && offsetof(uprobe_ring, tail) == 128);
 
 static_assert(kSameSize<uprobe_ring_record, shared::RecordHead>);

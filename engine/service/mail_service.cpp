@@ -70,7 +70,7 @@ MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, cons
   flush_event_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   guard_ = std::make_unique<DomainGuard>(area, credentials_of_first(first), earlier);
   // The heartbeat has a thread of its own, because planning a large library may keep this one busy for long.
-  heartbeat_.emplace(area.header().tool_heartbeat);
+  heartbeat_.emplace(area.header().tool_heartbeat, &area.header().tool_life);
   thread_ = start_signal_masked_thread([this] { loop(); }, {SIGCHLD});
 }
 

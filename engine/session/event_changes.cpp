@@ -212,6 +212,7 @@ Result<std::size_t> EventChanges::reset_counts(const std::string& name) {
   table_.alone([&] {
     for (const std::uint16_t event : events) table_.set_before(event, recording_.all_counts_of(event));
   });
+  if (name.empty()) lost_before_ = recording_.area().lost_by_cpu();
   return events.size();
 }
 
@@ -230,6 +231,15 @@ Result<std::size_t> EventChanges::switch_events(const std::string& name, bool on
   if (!on) switch_semaphores(events, on);
   if (events.empty() && !name.empty()) return no_such_event(name);
   return events.size();
+}
+
+std::vector<std::uint64_t> EventChanges::lost_by_cpu() const {
+  const std::lock_guard lock(changing_);
+  if (!recording_.is_on()) return {};
+  std::vector<std::uint64_t> lost = recording_.area().lost_by_cpu();
+  for (std::size_t i = 0; i < lost.size() && i < lost_before_.size(); ++i)
+    lost[i] -= std::min(lost[i], lost_before_[i]);
+  return lost;
 }
 
 ProbeState EventChanges::state_of(std::uint16_t event) const {

@@ -36,6 +36,8 @@ class EventChanges {
   Result<std::size_t> reset_counts(const std::string& name);
   // By name as for remove(); empty: all.
   std::vector<ProbeState> list(const std::string& name = {}) const;
+  // Hits of all events and tools that could not be recorded, by CPU, since all counts were reset.
+  std::vector<std::uint64_t> lost_by_cpu() const;
   // How the places of each event are probed now: a line for each, "GROUP/EVENT jump".
   std::string list_tiers() const;
   std::optional<std::vector<EventProgress>> progress() const;
@@ -83,7 +85,8 @@ class EventChanges {
   Recording& recording_;
   Targets& targets_;
   mutable std::mutex changing_;
-  bool is_leaving_ = false;  // guarded by it
+  bool is_leaving_ = false;                 // guarded by it, as what follows
+  std::vector<std::uint64_t> lost_before_;  // by CPU, at the last reset of all
 };
 
 }  // namespace uprobe

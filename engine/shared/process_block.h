@@ -419,8 +419,7 @@ struct ProcessBlock {
   DeferredSignal held[kDeferredSignals];
   Repeat repeats[kRepeats];
   u32 semaphore_count;  // entries from here on may be used; the tool writes them too
-  u32 heard_beat;       // the tool's heartbeat when a thread of a session with semaphores last saw it move,
-  u64 heard_at;         // and the clock's ticks then
+  u32 reserved5[3];
   Semaphore semaphores[kSemaphores];
 };
 static_assert(offsetof(ProcessBlock, flags) == 3096 && sizeof(CodeFile) == 24 && sizeof(MappedObject) == 24);

@@ -71,6 +71,10 @@ struct Notice {
 };
 inline constexpr u32 kNotices = 64;
 
+// Of AreaHeader::tool_life, a robust futex (FUTEX_OWNER_DIED): set by the kernel when the tool has died, by whatever signal; not when it is
+// stopped.
+inline constexpr u32 kLifeEnded = 0x40000000;
+
 // Part of the plan.
 struct AreaHeader {
   u64 magic;
@@ -126,7 +130,8 @@ struct AreaHeader {
   u32 sum_chunk_offset;  // of the first one
   u32 sum_banks;         // 1: the rows are those of all processes
   u32 sum_bank_offset;   // of SumBank[]
-  u32 reserved[7];
+  u32 tool_life;         // the number of a thread of the tool; kLifeEnded: the kernel has seen its end; 0: not known
+  u32 reserved[6];
   Notice notices[kNotices];
 };
 static_assert(sizeof(AreaHeader) == 256 + sizeof(Notice) * kNotices);
@@ -227,12 +232,18 @@ struct alignas(128) Ring {
   u64 stamp;   // time stamp of the record under way
   u32 owner;   // claimed ring: the writer that has claimed it, in the form of owner_of() (task_number.h); 0: free
   u32 begun;   // CPU ring: number of records once the one under way is published
-  u32 reserved0[26];
+  u64 lost;  // hits of all events that could not be recorded on this ring's CPU (lost_*); by lock add. See lost_ring()
+  u32 reserved0[24];
   // reader's line
   u32 tail;  // how far the reader has read, in units of 8 bytes modulo 2^32
   u32 reserved1[31];
 };
 static_assert(sizeof(Ring) == 256);
+
+// The ring that counts what is lost on a CPU: its own; of CPUs without one, a claimed ring.
+constexpr u32 lost_ring(const AreaHeader& area, u32 cpu) {
+  return cpu < area.cpu_ring_count || area.ring_count == 0 ? cpu : cpu % area.ring_count;
+}
 
 inline constexpr u16 kRecordNoClock = 1;    // rdtsc faulted (PR_SET_TSC): `tsc` is 0
 inline constexpr u16 kRecordCommLater = 2;  // $comm was not fetched: the reader fills in the 16 bytes

@@ -416,6 +416,13 @@ shared::EventCounts Area::counts(std::uint32_t event) const {
   return sum;
 }
 
+std::vector<std::uint64_t> Area::lost_by_cpu() const {
+  std::vector<std::uint64_t> lost(ring_count());
+  for (std::size_t part = 0; part < live_count(); ++part)
+    for (std::uint32_t i = 0; i < lost.size(); ++i) add(lost[i], live(part).ring(i).lost);
+  return lost;
+}
+
 shared::LiveHeader Area::live_sums() const {
   shared::LiveHeader sum{};
   for (std::size_t part = 0; part < live_count(); ++part) {

@@ -63,6 +63,8 @@ class Area {
   void* base();
   // Sums over all live parts:
   shared::EventCounts counts(std::uint32_t event) const;
+  // Hits of all events that could not be recorded, by CPU. (Of CPUs that have no ring of their own, by one that stands for several.)
+  std::vector<std::uint64_t> lost_by_cpu() const;
   shared::LiveHeader live_sums() const;  // its counts; the other fields have no meaning
   // The tool's own copies, never read back from the shared header. Facts about existing events may be read while another thread
   // adds one.

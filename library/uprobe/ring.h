@@ -71,7 +71,8 @@ struct uprobe_ring {
   uint64_t stamp;
   uint32_t owner;
   uint32_t begun;
-  uint32_t reserved0[26];
+  uint64_t lost;  // hits that could not be recorded on this CPU
+  uint32_t reserved0[24];
   uint32_t tail;  // in units of 8 bytes, modulo 2^32
   uint32_t reserved1[31];
 };

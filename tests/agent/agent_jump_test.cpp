@@ -151,6 +151,28 @@ TEST_P(Jump, NothingIsRecordedWhileTheSessionIsOff) {
   EXPECT_EQ(take(session).size(), 0U);
 }
 
+TEST_P(Jump, TheFirstHitAfterTheToolsDeathCountsSemaphoresDown) {
+  OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 1 << 20);
+  JumpProbe probe(hit_site);
+  probe.watches_tool = true;
+  probe.arm(session, fast());
+  u16 semaphore = 1;
+  probe.block().head.semaphores[0] = {word_of(&semaphore), 1, 0};
+  probe.block().head.semaphore_count = 1;
+  const auto hit = [&](u64 seed) {
+    EXPECT_TRUE(passes_unnoticed(seed, kArithmetic));
+    return take(session).size();
+  };
+  session.header()->tool_life = 4'194'303;
+  EXPECT_EQ(hit(1), 1U);
+  EXPECT_EQ(semaphore, 1);
+  session.header()->tool_life = shared::kLifeEnded;
+  EXPECT_EQ(hit(2), 1U);
+  EXPECT_EQ(semaphore, 0);
+  EXPECT_EQ(hit(3), 1U);
+  EXPECT_EQ(semaphore, 0);
+}
+
 TEST_P(Jump, TwoConsumersGetARecordEach) {
   OneEvent session(all_registers(), kAllRegisters, cpus(), kClaimed, 1 << 20);
   JumpProbe probe(hit_site);

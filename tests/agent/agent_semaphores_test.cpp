@@ -35,8 +35,7 @@ class AgentSemaphores : public testing::Test {
     shared::Registers registers{};
     agent::watch_tool({block_, &point, &registers, 1, may_fault, false});
   }
-  // As if the heartbeat had been still for a long time.
-  void grow_old() { block_->heard_at = 1; }
+  void kill_tool() { header()->tool_life = shared::kLifeEnded; }
 
   shared::ProcessBlock* block_ = nullptr;
   program::EventProgram program_;
@@ -44,30 +43,16 @@ class AgentSemaphores : public testing::Test {
   u16 up_ = 1;
 };
 
-TEST_F(AgentSemaphores, StayUpWhileTheHeartbeatMoves) {
-  header()->tick_rate = u64{1} << 32;
-  for (u32 beat = 1; beat < 5; ++beat) {
-    header()->tool_heartbeat = beat;
+TEST_F(AgentSemaphores, StayUpWhileTheToolLives) {
+  for (const u32 life : {u32{0}, u32{1}, u32{4'194'304}}) {
+    header()->tool_life = life;
     hit();
-    grow_old();
+    EXPECT_EQ(up_, 1);
   }
-  EXPECT_EQ(up_, 1);
 }
 
-TEST_F(AgentSemaphores, StayUpAtTheFirstHitBeforeTheFirstHeartbeat) {
-  header()->tick_rate = u64{1} << 32;
-  header()->tool_heartbeat = 0;
-  hit();
-  hit();
-  EXPECT_EQ(up_, 1);
-}
-
-TEST_F(AgentSemaphores, GoDownOnceItHasBeenStill) {
-  header()->tick_rate = u64{1} << 32;
-  header()->tool_heartbeat = 7;
-  hit();
-  EXPECT_EQ(up_, 1);
-  grow_old();
+TEST_F(AgentSemaphores, GoDownOnceItHasDied) {
+  kill_tool();
   hit(false);  // a fault would kill the process
   EXPECT_EQ(up_, 1);
   hit();
@@ -76,15 +61,6 @@ TEST_F(AgentSemaphores, GoDownOnceItHasBeenStill) {
   up_ = 5;
   hit();
   EXPECT_EQ(up_, 5);
-}
-
-TEST_F(AgentSemaphores, StayUpWhereTheClockIsNotKnown) {
-  header()->tick_rate = 0;
-  header()->tool_heartbeat = 7;
-  hit();
-  grow_old();
-  hit();
-  EXPECT_EQ(up_, 1);
 }
 
 TEST_F(AgentSemaphores, MemoryThatIsNotThereIsLeftAlone) {

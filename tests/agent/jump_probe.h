@@ -119,6 +119,7 @@ class JumpProbe {
     if (fast && has_stubs) spec.fast->agent_text = Addr{word_of(agent::uprobe_return_stubs)};
     if (fast && has_stubs) spec.fast->agent_text_bytes = shared::kReturnStubs * shared::kStubUnit;
     if (fast) spec.fast->is_elsewhere = (block_.head.flags & shared::kBlockElsewhere) != 0;
+    if (fast) spec.fast->watches_tool = watches_tool;
     spec.switches = is_switched;
     body_ = arch::make_body(spec);
     std::vector<u8> thunk;
@@ -140,7 +141,8 @@ class JumpProbe {
     patch(jump, sizeof jump);
   }
 
-  bool has_stubs = false;    // to be set before arming
+  bool has_stubs = false;  // to be set before arming
+  bool watches_tool = false;
   bool is_switched = false;  // the same; for one thread
 
   // Where the body then finds the application's stack pointer.

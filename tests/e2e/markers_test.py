@@ -301,18 +301,6 @@ class Semaphores(Markers):
         self.assertEqual(talk.say("v"), [1001])
         talk.end()
 
-    def test_the_tool_is_killed(self):
-        """The program's hits tell; by breakpoints, since jumps record without the agent."""
-        talk = Talk(self, harness.tool(), "--tier=int3", "-q", "-o", self.path("trace"), *self.both, "--")
-        self.assertEqual(talk.say("vh"), [1001, 1])
-        os.kill(talk.process.pid, signal.SIGKILL)
-        talk.process.wait(harness.TIMEOUT)
-        harness.wait_until(lambda: talk.say("hv")[1] == 0, "the semaphores to be down")
-        self.assertEqual(talk.say("hv"), [0, 0])
-        talk.process.stdin.write(b"q")
-        talk.process.stdin.flush()
-        self.assertEqual(talk.process.stdout.read(), b"")
-
     def test_what_is_no_counter(self):
         """Nothing is written where the file has no writable data."""
         definition = self.listing(f"{self.library}:sdt:markers:switched")[0]

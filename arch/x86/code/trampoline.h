@@ -53,6 +53,7 @@ struct FastRecord {
   bool has_cpu_number = false;                           // arch/abi/processor.h
   std::uint32_t claimed_ring_count = 0;                  // after the CPU rings
   bool is_elsewhere = false;  // kBlockElsewhere: records get the words of the block (engine/shared/task_number.h)
+  bool watches_tool = false;  // hits after the tool's death (AreaHeader::tool_life) are the agent's
 };
 
 struct BodySpec {

@@ -186,6 +186,7 @@ void Recorder::check_event() {
   a_.op(0x81, 4, 7, Mem{rax, place(fast_.events_offset + offsetof(shared::Event, state))});
   a_.number(static_cast<std::uint32_t>(shared::SessionState::recording), 4);
   a_.jump_if(kNotEqual, labels_.out);
+  if (fast_.watches_tool) leave_if_tool_is_gone(a_, labels_.slow);
 }
 
 // In place of a section. What a filter drops is the agent's to count.

@@ -64,6 +64,15 @@ void load_flags(Assembler& a) {
   a.bind(done);
 }
 
+// A byte that no process of the program can write, in a line that the session does not write often.
+void leave_if_tool_is_gone(Assembler& a, Label& to) {
+  constexpr unsigned kNotEqual = 5;
+  constexpr std::int32_t kHighest = 3;
+  a.op(0xf6, 4, 0, Mem{rsi, static_cast<std::int32_t>(offsetof(shared::AreaHeader, tool_life)) + kHighest});  // testb
+  a.raw({shared::kLifeEnded >> 8 * kHighest});
+  a.jump_if(kNotEqual, to);
+}
+
 namespace {
 
 bool is_size(std::uint32_t bytes) { return bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8; }

@@ -28,6 +28,9 @@ Where where_is(shared::Reg reg);
 // Appends what loads all flags into rax as they were at the probe point.
 void load_flags(Assembler& a);
 
+// Appends a jump to `to` where the tool has died. rsi: the area.
+void leave_if_tool_is_gone(Assembler& a, Label& to);
+
 // Whether records of the program have data of a length that only the hit knows.
 bool has_dynamic(std::span<const shared::Insn> program);
 
