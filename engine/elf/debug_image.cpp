@@ -15,7 +15,7 @@ class Loader {
   Loader(const RegularFile& file, FileBytes& to, std::uint64_t most) : file_(file), to_(to), left_(most) {}
 
   Status part(std::uint64_t offset, std::uint64_t bytes) {
-    if (bytes > left_) return Error{.code = Code::limit, .text = "has too many names"};
+    if (bytes > left_) return Error{.code = Code::limit, .text = "has too many names or notes"};
     left_ -= bytes;
     return to_.load(file_.fd, offset, bytes);
   }
@@ -47,19 +47,6 @@ Result<std::vector<Elf64_Shdr>> load_sections(Loader& loader) {
   return sections;
 }
 
-Status load_tables(Loader& loader) {
-  const auto sections = load_sections(loader);
-  if (!sections) return sections.error();
-  for (const Elf64_Shdr& section : *sections) {
-    if (section.sh_type != SHT_SYMTAB && section.sh_type != SHT_NOTE) continue;
-    RETURN_IF_ERROR(loader.part(section.sh_offset, section.sh_size));
-    if (section.sh_type != SHT_SYMTAB || section.sh_link >= sections->size()) continue;
-    const Elf64_Shdr& names = (*sections)[section.sh_link];
-    RETURN_IF_ERROR(loader.part(names.sh_offset, names.sh_size));
-  }
-  return ok();
-}
-
 }  // namespace
 
 // The bytes keep their address when they change owners.
@@ -69,12 +56,34 @@ Result<DebugImage> DebugImage::over(FileBytes bytes) {
   return DebugImage(std::move(bytes), image.take());
 }
 
-Result<DebugImage> DebugImage::read(const RegularFile& file, std::uint64_t most, const std::string& path) {
+Status DebugImage::load_tables(const RegularFile& file, FileBytes& to, std::uint64_t most, Parts parts) {
+  Loader loader(file, to, most);
+  const auto sections = load_sections(loader);
+  if (!sections) return sections.error();
+  for (const Elf64_Shdr& section : *sections) {
+    const bool is_symbols = section.sh_type == SHT_SYMTAB && parts == Parts::names;
+    if (!is_symbols && section.sh_type != SHT_NOTE) continue;
+    RETURN_IF_ERROR(loader.part(section.sh_offset, section.sh_size));
+    if (!is_symbols || section.sh_link >= sections->size()) continue;
+    const Elf64_Shdr& names = (*sections)[section.sh_link];
+    RETURN_IF_ERROR(loader.part(names.sh_offset, names.sh_size));
+  }
+  return ok();
+}
+
+Result<DebugImage> DebugImage::read(const RegularFile& file, std::uint64_t most, const std::string& path, Parts parts) {
   auto bytes = FileBytes::zeros(static_cast<std::uint64_t>(file.about.st_size), path);
   if (!bytes) return bytes.error();
-  Loader loader(file, *bytes, most);
-  RETURN_IF_ERROR(load_tables(loader));
+  RETURN_IF_ERROR(load_tables(file, *bytes, most, parts));
   return over(bytes.take());
+}
+
+Result<DebugImage> DebugImage::read(const RegularFile& file, std::uint64_t most, const std::string& path) {
+  return read(file, most, path, Parts::names);
+}
+
+Result<DebugImage> DebugImage::read_notes(const RegularFile& file, std::uint64_t most, const std::string& path) {
+  return read(file, most, path, Parts::notes);
 }
 
 Result<DebugImage> DebugImage::copy_of(std::span<const std::uint8_t> bytes, const std::string& path) {

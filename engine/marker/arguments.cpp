@@ -105,17 +105,27 @@ std::string fetch_of(const MarkerOperand& operand) {
   return {};
 }
 
-bool has_own_steps(const MarkerOperand& operand) { return operand.index || operand.is_second_byte; }
+// In a table with a name the base is an index as well.
+bool is_in_table(const MarkerOperand& operand) {
+  return operand.kind == OperandKind::memory_of_name && (operand.base || operand.index);
+}
 
-// After the first step, which loads the base.
+bool has_own_steps(const MarkerOperand& operand) {
+  return operand.index || operand.is_second_byte || is_in_table(operand);
+}
+
+// After the first step, which loads the base, or the address of the table.
 void add_own_steps(const MarkerOperand& operand, Argument& argument) {
   if (!has_own_steps(operand)) return;
   if (operand.is_second_byte)
     argument.steps.insert(argument.steps.begin() + 1, Step{.kind = StepKind::shift_right, .value = 8});
-  if (!operand.index) return;
-  if (!operand.base) argument.steps.front() = Step{.kind = StepKind::constant};
-  argument.steps.insert(argument.steps.begin() + 1,
-                        Step{.kind = StepKind::add_register, .reg = *operand.index, .value = operand.scale});
+  const auto add = [&](shared::Reg reg, std::uint8_t scale) {
+    argument.steps.insert(argument.steps.begin() + 1, Step{.kind = StepKind::add_register, .reg = reg, .value = scale});
+  };
+  if (operand.index) add(*operand.index, operand.scale);
+  if (is_in_table(operand) && operand.base) add(*operand.base, 0);
+  if (operand.index && !operand.base && !is_in_table(operand))
+    argument.steps.front() = Step{.kind = StepKind::constant};
 }
 
 // "NAME=BODY", where BODY has a marker's argument in it.

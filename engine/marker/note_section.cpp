@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "engine/base/text.h"
+#include "engine/elf/debug_files.h"
+#include "engine/elf/debug_image.h"
 
 namespace uprobe::marker {
 namespace {
@@ -13,6 +15,7 @@ using elf::Cursor;
 
 constexpr std::uint64_t kAlignment = 4;
 constexpr std::size_t kMostProblems = 100;
+constexpr std::uint64_t kMostOfDebugFile = std::uint64_t{64} << 20;  // bytes of notes
 
 std::uint64_t aligned(std::uint64_t at) { return (at + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -59,17 +62,26 @@ class SectionReader {
   std::size_t count_ = 0;  // of those that were taken
 };
 
-}  // namespace
-
-void read_note_section(const elf::ElfFile& file, const NoteKind& kind, const TakeNote& take,
-                       std::vector<std::string>& problems) {
-  const BytesView view(file.section(kind.section));
+void read_all(BytesView view, const NoteKind& kind, const TakeNote& take, std::vector<std::string>& problems) {
   SectionReader reader(kind, take, problems);
   for (std::uint64_t at = 0; at < view.size();) {
     const std::uint64_t next = reader.read_note(view, at);
     if (next <= at) break;
     at = next;
   }
+}
+
+}  // namespace
+
+void read_note_section(const elf::ElfFile& file, const NoteKind& kind, const TakeNote& take,
+                       std::vector<std::string>& problems) {
+  if (const BytesView own(file.section(kind.section)); own.size() != 0) return read_all(own, kind, take, problems);
+  if (file.identity().inode == 0) return;  // bytes in memory have no debug file
+  const auto search = elf::find_debug_file(file);
+  if (!search.found) return;
+  const auto image = elf::DebugImage::read_notes(search.found->file, kMostOfDebugFile, search.found->path);
+  if (image) return read_all(image->image().section_bytes(kind.section), kind, take, problems);
+  problems.push_back(search.found->path + " " + image.error().text);
 }
 
 std::optional<std::uint64_t> section_address(const elf::ElfFile& file, std::string_view name) {

@@ -3,7 +3,9 @@
 //
 //   [ u32 bytes of the owner | u32 bytes of the description | u32 type | owner | description ], owner and description padded to 4
 //
-// The file may be hostile: a note that makes no sense is left out, with the reason, and the others are read.
+// strip moves the notes of programs to a debug file, if it is told to make one; addresses in them are those of the program then, too.
+//
+// The files may be hostile: a note that makes no sense is left out, with the reason, and the others are read.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +32,8 @@ struct NoteKind {
 // Gets the description of each note of the kind; an error says why the note is left out.
 using TakeNote = std::function<Status(elf::BytesView description)>;
 
-// Nothing of it is read if the file has no such section. Reasons are added to `problems`, 100 at most: "note at 0x120: ...".
+// Nothing is read if neither the file nor its debug file has such a section. Reasons are added to `problems`, 100 at most:
+// "note at 0x120: ...".
 void read_note_section(const elf::ElfFile& file, const NoteKind& kind, const TakeNote& take,
                        std::vector<std::string>& problems);
 

@@ -23,6 +23,23 @@ FORMS = {
     "unusable": "arg3=2",
     "empty": "",
 }
+TABLES = r"""
+long table[] = {10, 11, 12, 13};
+int small[] = {-20, -19, -18};
+struct { long a; unsigned char rows[4][2]; } both = {0, {{0}, {0, 2}, {0, 0}, {0, 0}}};
+#define NOTE(operands) \
+  ".pushsection .note.stapsdt,\"\",\"note\"\n.balign 4\n.4byte 992f-991f,994f-993f,3\n991: .asciz \"stapsdt\"\n992: .balign 4\n" \
+  "993: .8byte 990b,0,0\n.asciz \"tables\"\n.asciz \"rows\"\n.asciz \"" operands "\"\n994: .balign 4\n.popsection\n"
+__attribute__((noinline)) void show(long i) {
+  both.rows[i][1] = 2 * i;
+  asm volatile("mov %0, %%rcx\n mov %0, %%rdx\n shl $3, %%rdx\n990: nop\n"
+               NOTE("8@table(,%%rcx,8) -4@small(,%%rcx,4) 8@table+8(%%rdx) 1@both+9(%%rcx,%%rcx)") :: "r"(i) : "rcx", "rdx", "memory");
+}
+int main(void) {
+  for (long i = 0; i < 3; ++i) show(i);
+  return 0;
+}
+"""
 # Those whose every fetch is one of the kernel's language.
 KERNELS = ("numbered", "constants", "empty")
 
@@ -86,6 +103,46 @@ class Operands(Markers):
         seen = self.check_forms(f"{self.library}:")
         self.assertEqual([hit.arguments for hit in seen.hits if hit.event == "names"], [""])
         self.assertIn(b"markers/names is recorded without its argument 1: no symbol 'table' in", seen.stderr)
+
+    def test_notes_in_a_debug_file(self):
+        """Also of a library that a prelinker has moved after that: the notes have the old addresses."""
+        debug = self.path("markers.debug")
+        subprocess.run(["objcopy", "--only-keep-debug", self.library, debug], check=True)
+        for moved in (0, 0x800):
+            with self.subTest(moved):
+                self.move_notes(debug, moved)
+                library = self.copy_of(fixture("markers.so"))
+                subprocess.run(["objcopy", "--remove-section=.note.stapsdt", library], check=True)
+                self.assertIn("no marker 'markers:*' in", self.refusal("-p", f"{library}:sdt:markers:*"))
+                subprocess.run(["objcopy", f"--add-gnu-debuglink={debug}", library], check=True)
+                self.library = library
+                seen = self.trace("-p", f"{library}:sdt:markers:*")
+                by_event = {hit.event: hit.arguments for hit in seen.hits}
+                self.assertEqual({name: by_event.get(name) for name in FORMS}, FORMS)
+                self.assertRegex(by_event["names"], "arg1=10 arg2=11 arg3=12")
+                self.assertIn("with a semaphore", harness.run([harness.tool(), "-lsdt:*:switched", "-x", library]).stdout.decode())
+
+    def move_notes(self, path, distance):
+        """Three words after each note's name: place, base and semaphore."""
+        with open(path, "rb") as file:
+            data = bytearray(file.read())
+        at = data.find(b"stapsdt\0")
+        while at >= 0:
+            words = struct.unpack_from("<3Q", data, at + 8)
+            if words[0] != 0:
+                struct.pack_into("<3Q", data, at + 8, *(word - distance if word else 0 for word in words))
+            at = data.find(b"stapsdt\0", at + 8)
+        with open(path, "wb") as file:
+            file.write(data)
+
+    def test_tables_at_fixed_addresses(self):
+        """As compilers write them where addresses have 32 bits: a name and an index."""
+        source = self.write("tables.c", TABLES)
+        program = harness.compiled([harness.need("cc"), "-O2", "-no-pie", "-fno-pie", source], self.path("tables"))
+        seen = self.trace("-p", f"{program}:sdt:tables:*", program=[program])
+        self.assertEqual(seen.stderr.count(b"without"), 0, seen.stderr)
+        self.assertEqual([hit.arguments for hit in seen.hits],
+                         [f"arg1={10 + i} arg2={i - 20} arg3={11 + i} arg4={2 * i}" for i in range(3)])
 
     def test_as_the_user_wants_them(self):
         seen = self.trace("-p", f"p:my/strings {self.library}:sdt:markers:strings text=$arg1:string part=+4($arg1):string "

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 
 import harness
@@ -193,6 +194,22 @@ class Events(Marks):
                 self.assertEqual(seen.counts()["leaf"], LEAVES)
 
 
+ALL = r"""
+#include <uprobe/marker.h>
+static inline void third(int i) { UPROBE_MARK(more, third, "i=%d", i); }
+int main(void) {
+  for (int i = 0; i < 1000; ++i) {
+    if (i % 2) UPROBE_MARK(shop, odd, "i=%d way=%ld", i, -3L * i);
+    else UPROBE_MARK(shop, even, "i=%d what=%s", i, "odd pear");
+    if (i % 3 == 0) third(i);
+    if (i % 10 == 0 && UPROBE_MARK_ENABLED(shop, dear)) UPROBE_MARK(shop, dear, "x=%.2f", i / 3.0);
+  }
+  UPROBE_MARK(shop, last, "");
+  return 0;
+}
+"""
+
+
 class Others(Marks):
     def test_the_kernel_sees_the_same(self):
         """By the standard note; what the program keeps below its stack pointer stays, as its output shows."""
@@ -218,6 +235,33 @@ class Others(Marks):
         listed = subprocess.run([*command, "list", "sdt"], capture_output=True, text=True, check=False).stdout
         self.assertIn("sdt_forms:opened", listed)
 
+    def test_systemtap_lists_them(self):
+        """With their arguments. It asks for a kernel's build folder, of which the list needs nothing."""
+        stap = shutil.which("stap") or self.skipTest("SystemTap is not installed")
+        program = self.program()
+        os.makedirs(self.path("kernel/include/config"))
+        for name, text in ((".config", "CONFIG_X86_64=y\nCONFIG_UTRACE=y\nCONFIG_MODULES=y\n"), ("Makefile", "KERNELRELEASE=6.1\n"),
+                           ("include/config/kernel.release", "6.1.0\n"), ("Module.symvers", ""), ("System.map", "")):
+            self.write(f"kernel/{name}", text)
+        done = subprocess.run([stap, "-r", self.path("kernel"), "-L", f'process("{program}").mark("*")'], capture_output=True, text=True,
+                              check=False, timeout=harness.TIMEOUT)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        arguments = dict(re.findall(r'\.mark\("(\w+)"\) ?(.*)$', done.stdout, re.MULTILINE))
+        listed = harness.run([harness.tool(), "-lmark:*", "-x", program]).stdout.decode()
+        self.assertEqual(set(arguments), set(re.findall(r":mark:\w+:(\w+) ", listed)))
+        self.assertRegex(arguments["opened"], r"^\$arg1:long \$arg2:long \$arg3:long")
+
+    def test_bpftrace_counts_all_of_them_alike(self):
+        bpftrace = shutil.which("bpftrace") or self.skipTest("bpftrace is not installed")
+        source = self.write("all.c", ALL)
+        program = harness.compiled([harness.need("cc"), "-O2", f"-I{harness.Options.source}/library", source], self.path("all"))
+        done = harness.run([bpftrace, "-e", "usdt:%s:*:* { @[probe] = count(); }" % program, "-c", program])
+        if b"Attaching" not in done.stdout or b"@[" not in done.stdout:
+            self.skipTest("bpftrace cannot trace here")
+        counts = dict(re.findall(r"^@\[usdt:.*:(\w+:\w+)\]: (\d+)$", done.stdout.decode(), re.MULTILINE))
+        mine = self.trace(program, "-p", "mark:*:*")
+        self.assertEqual({name.partition(":")[2]: int(count) for name, count in counts.items()}, mine.counts())
+        self.assertEqual(mine.counts(), {"even": 500, "odd": 500, "third": 334, "dear": 100, "last": 1})
 
     def test_bpftrace_reads_their_values(self):
         bpftrace = shutil.which("bpftrace") or self.skipTest("bpftrace is not installed")
@@ -250,11 +294,11 @@ int main(void) {
 
     def setUp(self):
         super().setUp()
-        program = self.program("cc", "-O2", sources=(self.write("talk.c", self.PROGRAM),), name="talk")
+        self.built = self.program("cc", "-O2", sources=(self.write("talk.c", self.PROGRAM),), name="talk")
         os.mkdir(self.path("run"), 0o700)
         self.environment = {**os.environ, "XDG_RUNTIME_DIR": self.path("run")}
         self.name = f"marks{os.getpid()}"
-        self.process = subprocess.Popen(tracer("-q", "-o", self.path("trace"), "--session", self.name, "-p", "mark:talk:*", "--", program),
+        self.process = subprocess.Popen(tracer("-q", "-o", self.path("trace"), "--session", self.name, "-p", "mark:talk:*", "--", self.built),
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self.environment, start_new_session=True)
         self.addCleanup(harness.stop_group, self.process)
 
@@ -290,6 +334,34 @@ int main(void) {
         with open(self.path("trace"), encoding="latin-1") as file:
             self.assertEqual([hit.arguments for hit in harness.parse_trace(file.read()) if hit.event == "said"],
                              ["number=1", "number=2", "number=6"])
+
+    def test_losses_by_cpu(self):
+        cpu = max(os.sched_getaffinity(0))
+        process, name = self.process, self.name
+        self.name += "b"
+        self.process = subprocess.Popen(tracer("-q", "-b", "8K", "-o", self.path("trace2"), "--session", self.name, "-p", "mark:talk:*", "--",
+                                               self.built),
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self.environment, start_new_session=True,
+                                        preexec_fn=lambda: os.sched_setaffinity(0, {cpu}))
+        self.addCleanup(harness.stop_group, self.process)
+        self.say("mn")
+        self.assertNotIn("CPU", self.told("--info"))
+        tool = self.process.pid
+        os.kill(tool, signal.SIGSTOP)
+        for _ in range(40):
+            self.say("m" * 100)
+        os.kill(tool, signal.SIGCONT)
+        self.say("n")
+        harness.wait_until(lambda: "talk/said on, 1 place, 4001 hits" in self.told("--info"), "the hits to be counted")
+        told = self.told("--info")
+        lost = sum(map(int, re.findall(r"hits, (\d+) lost", told)))
+        self.assertGreater(lost, 1000)
+        self.assertIn(f"\nlost by CPU: {lost} on {cpu}\n", told)
+        self.assertNotIn("CPU", self.told("--info=said"))
+        self.told("--reset")
+        self.assertNotIn("CPU", self.told("--info"))
+        self.process.communicate(b"q", timeout=harness.TIMEOUT)
+        self.process, self.name = process, name
 
     def test_what_is_not_there(self):
         self.say("n")  # it runs

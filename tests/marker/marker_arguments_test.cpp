@@ -67,7 +67,6 @@ TEST(MarkerArguments, WhatIsNotTaken) {
   EXPECT_EQ(fetched("8@%fs:0x28"), problem("it is in a segment of the thread"));
   EXPECT_EQ(fetched("8@f@GOTPCREL(%rip)"), problem("it is found through a table of the linker"));
   EXPECT_EQ(fetched("8@16(%rip)"), problem("it is given by its distance from the instruction"));
-  EXPECT_EQ(fetched("8@table(,%rax,8)"), problem("it is in a table with a name, by an index"));
   EXPECT_EQ(fetched("8@(%rax,%rsp,8)"), problem("its index is no operand of this machine"));
   EXPECT_EQ(fetched("8@(%rax,%rbx,3)"), problem("its index is no operand of this machine"));
   EXPECT_EQ(fetched("8@(%rax,%rbx,8,8)"), problem("it is no operand of this machine"));
@@ -100,6 +99,37 @@ TEST(MarkerArguments, TypesOfTheUser) {
   EXPECT_EQ(fetched("8@%rdi", "$arg1:u8[4]"), problem("an array is in memory: +0($arg1):u8[4]"));
   EXPECT_EQ(fetched("4f@%xmm1", "$arg1:f64"), problem("it has only 4 bytes"));
   EXPECT_EQ(fetched("8@%rdi", "%si:u8"), "%si:u8");
+}
+
+TEST(MarkerArguments, TablesWithNames) {
+  struct Case {
+    const char *operand, *symbol;
+    std::vector<spec::Step> indexes;
+    std::uint64_t distance;
+  };
+  const auto index = [](shared::Reg reg, std::uint64_t scale) {
+    return spec::Step{.kind = spec::StepKind::add_register, .reg = reg, .value = scale};
+  };
+  const Case cases[] = {{"8@table(,%rax,8)", "table", {index(shared::Reg::ax, 3)}, 0},
+                        {"8@8+table(%rbx)", "table", {index(shared::Reg::bx, 0)}, 8},
+                        {"8@table.1-4(%rbx,%rcx,2)",
+                         "table.1",
+                         {index(shared::Reg::bx, 0), index(shared::Reg::cx, 1)},
+                         0 - std::uint64_t{4}}};
+  for (const Case& one : cases) {
+    const auto argument = fetch_argument("a=$arg1", noted_arguments(one.operand), {});
+    ASSERT_TRUE(argument) << one.operand;
+    EXPECT_EQ(argument->symbol, one.symbol);
+    EXPECT_EQ(argument->body, "$arg1:u64");
+    ASSERT_EQ(argument->steps.size(), 1 + one.indexes.size());
+    EXPECT_EQ(argument->steps[0].kind, spec::StepKind::file_offset);
+    EXPECT_EQ(argument->steps[0].value + argument->memory_offset, one.distance);
+    for (std::size_t i = 0; i < one.indexes.size(); ++i) {
+      EXPECT_EQ(argument->steps[i + 1].kind, one.indexes[i].kind);
+      EXPECT_EQ(argument->steps[i + 1].reg, one.indexes[i].reg);
+      EXPECT_EQ(argument->steps[i + 1].value, one.indexes[i].value);
+    }
+  }
 }
 
 TEST(MarkerArguments, AWiderTypeExtends) {

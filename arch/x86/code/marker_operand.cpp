@@ -149,8 +149,8 @@ Result<MarkerOperand> read_address(const Sum& sum, const Address& address) {
     if (sum.symbol.empty()) return refused("it is given by its distance from the instruction");
     return MarkerOperand{.kind = Kind::memory_of_name, .base = {}, .value = sum.value, .symbol = sum.symbol};
   }
-  if (!sum.symbol.empty()) return refused("it is in a table with a name, by an index");
-  MarkerOperand operand{.kind = Kind::memory, .base = address_register(base), .value = sum.value};
+  const Kind kind = sum.symbol.empty() ? Kind::memory : Kind::memory_of_name;
+  MarkerOperand operand{.kind = kind, .base = address_register(base), .value = sum.value, .symbol = sum.symbol};
   if (!operand.base && !(base.empty() && address.count > 1)) return refused("its register is not known");
   if (address.count == 1) return operand;
   operand.index = address_register(index);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The operands of a marker's arguments, as the assembler of this machine writes them: "%edi", "-16(%rbp)", "8(%rax,%rbx,4)",
-// "$-1", "count+8(%rip)". They come from a file's note, so anything may stand there.
+// "$-1", "count+8(%rip)", "table(,%rax,8)". They come from a file's note, so anything may stand there.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct MarkerOperand {
     general,         // the lowest `bytes` of register `base`, or its second byte
     vector,          // vector register number `vector`
     memory,          // at base + (index << scale) + value
-    memory_of_name,  // at the address of `symbol` + value
+    memory_of_name,  // at the address of `symbol` + base + (index << scale) + value
     address,         // the address of `symbol` + value
   };
   Kind kind = Kind::constant;
