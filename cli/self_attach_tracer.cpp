@@ -6,12 +6,15 @@
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -26,6 +29,7 @@
 #include "engine/ipc/event_info.h"
 #include "engine/ipc/record_queue.h"
 #include "engine/ipc/self_attach_protocol.h"
+#include "engine/recording/flight.h"
 #include "engine/session/session.h"
 
 namespace uprobe::cli {
@@ -46,6 +50,43 @@ pid_t owner_of(int socket) {
   socklen_t size = sizeof peer;
   return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : 0;
 }
+
+Error about_file(const std::string& path, const char* what, int error) {
+  return Error{.code = Code::system,
+               .text = std::string(what) + (error == 0 ? "" : std::string(": ") + std::strerror(error)),
+               .where = path,
+               .err = error};
+}
+
+// A file for a recording, as --record has them: the user's alone, and empty.
+Result<Fd> empty_file(const std::string& path) {
+  Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600));
+  if (!file) return about_file(path, "cannot be made", errno);
+  struct stat about {};
+  if (::fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode)) return about_file(path, "is no regular file", 0);
+  if (about.st_size != 0) return about_file(path, "has something in it", 0);
+  return file;
+}
+
+Status write_all(const Fd& file, const std::string& path, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return about_file(path, "cannot be written", errno);
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return ok();
+}
+
+// A flight recording, and the file that gets it when the process ends without having left.
+struct FlightFile {
+  FlightFile(std::size_t limit, Fd empty, std::string its_path)
+      : flight(limit), file(std::move(empty)), path(std::move(its_path)) {}
+
+  recording::Flight flight;
+  Fd file;
+  std::string path;
+};
 
 class Line {
  public:
@@ -68,6 +109,8 @@ class Line {
   void give_up() { gone_ = true; }
   // The other one calls this, which returns when the session has ended and the process has been told, or is gone.
   void serve(Session& session);
+  // After both: of a process that has ended by itself, the flight recording is written.
+  void write_last(const Session& session);
 
  private:
   void learn(std::uint16_t index, const program::EventLayout& layout);
@@ -77,6 +120,9 @@ class Line {
   bool is_all_sent() const { return sent_ == out_.size(); }
   void read_commands(Session& session);
   Reply answer(Session& session, const Command& command);
+  Status keep(const std::string& text);
+  Result<std::string> dump(const Session& session, const std::string& path) const;
+  std::string whole(const Session& session) const;
   std::map<std::string, std::uint64_t> lost_to_reader_lag() const;
   Summary counts_of(const Session& session) const;
 
@@ -92,6 +138,8 @@ class Line {
   std::atomic<bool> left_{false}, gone_{false}, told_{false}, over_{false};
   ClientEnd why_ = ClientEnd::left;  // valid once it is over
 
+  std::unique_ptr<FlightFile> flight_file_;
+  std::atomic<FlightFile*> flight_{nullptr};  // the same, for the session's thread
   RecordQueue records_;
   mutable std::mutex lock_;         // guards the next two
   std::string layouts_;             // whole messages
@@ -145,6 +193,7 @@ void Line::learn(std::uint16_t index, const program::EventLayout& layout) {
 }
 
 void Line::take(const trace::EventRecord& record, const program::EventLayout& layout, std::string_view task) {
+  if (FlightFile* const kept = flight_) return kept->flight.take(record, layout, task);
   learn(record.type, layout);
   records_.take({record.type, record, task});
   if (!told_.exchange(true)) ::eventfd_write(wake_.get(), 1);
@@ -208,12 +257,61 @@ Reply Line::answer(Session& session, const Command& command) {
       say(session.reset_counts(command.text));
     else if (command.kind == CommandKind::info)
       reply.text = encode(events_of(session.probes(command.text)));
-    else
+    else if (command.kind == CommandKind::keep)
+      say(where_it_is(process_, [&] { return keep(command.text); }));
+    else if (command.kind == CommandKind::dump) {
+      auto written = where_it_is(process_, [&] { return dump(session, command.text); });
+      say(written);
+      if (written) reply.text = written.take();
+    } else
       say(session.switch_events(command.text, command.kind == CommandKind::enable));
     return ok();
   });
   say(done);
   return reply;
+}
+
+// "BYTES FILE". Once.
+Status Line::keep(const std::string& text) {
+  constexpr std::size_t kLeast = 64 << 10, kMost = std::size_t{1} << 30;
+  std::size_t limit = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), limit);
+  const std::string path(end, text.data() + text.size());
+  if (error != std::errc() || path.size() < 2 || flight_file_)
+    return Error{.code = Code::damaged, .text = "no such request"};
+  if (limit < kLeast || limit > kMost)
+    return Error{.code = Code::refused, .text = "a flight recording keeps 64 KiB to 1 GiB"};
+  auto file = empty_file(path.substr(1));
+  if (!file) return file.error();
+  flight_file_ = std::make_unique<FlightFile>(limit, file.take(), path.substr(1));
+  flight_ = flight_file_.get();
+  return ok();
+}
+
+std::string Line::whole(const Session& session) const {
+  std::vector<format::Total> totals;
+  for (const ProbeSummary& probe : counts_of(session).probes)
+    totals.push_back({.name = probe.name,
+                      .recorded = probe.recorded,
+                      .lost = probe.lost_full + probe.lost_too_big + probe.lost_busy,
+                      .missed = probe.missed});
+  return flight_file_->flight.whole(totals);
+}
+
+// The number of hits in it.
+Result<std::string> Line::dump(const Session& session, const std::string& path) const {
+  if (!flight_file_) return Error{.code = Code::refused, .text = "there is no flight recording"};
+  const auto file = empty_file(path);
+  if (!file) return file.error();
+  const std::uint64_t hits = flight_file_->flight.kept();
+  RETURN_IF_ERROR(write_all(*file, path, whole(session)));
+  return std::to_string(hits);
+}
+
+// No process is there to which an error could be told.
+void Line::write_last(const Session& session) {
+  if (!flight_file_ || left_) return;
+  static_cast<void>(write_all(flight_file_->file, flight_file_->path, whole(session)));
 }
 
 void Line::read_commands(Session& session) {
@@ -284,6 +382,7 @@ int run_session(Line& line, Session& session) {
   });
   line.end(why);
   talker.join();
+  line.write_last(session);
   return ran ? 0 : kExitFailure;
 }
 

@@ -16,4 +16,9 @@ std::string installed_agent(const std::string& header) {
   return {};
 }
 
+Options with_agent(Options options) {
+  if (options.agent.empty()) options.agent = installed_agent(options.header);
+  return options;
+}
+
 }  // namespace libuprobe

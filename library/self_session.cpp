@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 
 #include "library/values.h"
 
@@ -116,7 +117,8 @@ void SelfSession::handle(const uprobe::MessageCutter::Message& message) {
   if (message.word == Word::record) {
     const auto record = uprobe::decode_record(message.bytes);
     const auto layout = record ? layouts_.find(record->index) : layouts_.end();
-    if (layout != layouts_.end()) events_.push_back(event_of(record->record, layout->second, record->task));
+    if (wants_events_ && layout != layouts_.end())
+      events_.push_back(event_of(record->record, layout->second, record->task));
   } else if (message.word == Word::layout) {
     auto layout = uprobe::decode_layout(message.bytes);
     if (layout) layouts_.insert_or_assign(layout->index, std::move(layout->layout));
@@ -229,6 +231,23 @@ Status SelfSession::switch_events(const std::string& event, bool on) {
 }
 
 Status SelfSession::reset(const std::string& event) { return ask(uprobe::CommandKind::reset, event); }
+
+Status SelfSession::keep(const std::string& file, std::uint64_t bytes) {
+  thread_->run([&] {
+    wants_events_ = false;
+    events_.clear();
+  });
+  return ask(uprobe::CommandKind::keep, std::to_string(bytes) + " " + file);
+}
+
+Result<std::uint64_t> SelfSession::dump(const std::string& file) {
+  Result<std::uint64_t> hits = ended();
+  thread_->run([&] {
+    const Status done = command({.kind = uprobe::CommandKind::dump, .text = file, .default_object = {}});
+    hits = done ? Result<std::uint64_t>(std::strtoull(reply_->text.c_str(), nullptr, 10)) : done.error();
+  });
+  return hits;
+}
 
 std::vector<EventInfo> SelfSession::info(const std::string& event) {
   std::vector<EventInfo> events;

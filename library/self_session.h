@@ -32,6 +32,8 @@ class SelfSession final : public Tracer {
   Status reset(const std::string& event) override;
   std::vector<EventInfo> info(const std::string& event) override;
   void stop() override;
+  Status keep(const std::string& file, std::uint64_t bytes) override;
+  Result<std::uint64_t> dump(const std::string& file) override;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -61,6 +63,7 @@ class SelfSession final : public Tracer {
   std::vector<Counts> counts_;
   std::optional<Error> refusal_;
   std::optional<uprobe::Reply> reply_;
+  bool wants_events_ = true;  // else some that were under way are dropped
   bool is_met_ = false, is_admitted_ = false, has_counts_ = false, has_ended_ = false;
   int tracer_ = 0;
   std::unique_ptr<WorkerThread> thread_;  // declared last, so that it ends before any member is destroyed

@@ -26,15 +26,6 @@ Session::~Session() {
   if (tracer_ && !tracer_->is_here()) static_cast<void>(tracer_.release());
 }
 
-namespace {
-
-Options with_agent(Options options) {
-  if (options.agent.empty()) options.agent = installed_agent(options.header);
-  return options;
-}
-
-}  // namespace
-
 Result<Session> Session::launch(const Options& options, const std::vector<std::string>& argv) {
   auto tracer = EngineSession::launch(with_agent(options), argv);
   if (!tracer) return tracer.error();
@@ -53,19 +44,11 @@ namespace {
 // Clocks can count that long from any time.
 constexpr std::chrono::milliseconds kNoPatience{0}, kMostPatience = std::chrono::hours(24 * 365);
 
-// Null: the session was moved away.
-bool is_here(const std::unique_ptr<Tracer>& tracer) { return tracer && tracer->is_here(); }
-
 // "EVENT" or "GROUP/EVENT".
 bool is_called(const Event& event, std::string_view name) {
   const std::size_t slash = name.rfind('/');
   return slash == std::string_view::npos ? event.name == name
                                          : event.name == name.substr(slash + 1) && event.group == name.substr(0, slash);
-}
-
-Error elsewhere(const std::unique_ptr<Tracer>& tracer) {
-  if (!tracer) return Error{.text = "the session has been moved away"};
-  return Error{.text = "the session belongs to the process that forked this one"};
 }
 
 }  // namespace
@@ -120,19 +103,19 @@ std::optional<Ending> Session::ending() const {
 }
 
 Status Session::add(const std::string& definition) {
-  return is_here(tracer_) ? tracer_->add(definition) : elsewhere(tracer_);
+  return is_here(tracer_) ? tracer_->add(definition) : elsewhere(tracer_, "session");
 }
 
 Status Session::remove(const std::string& event) {
-  return is_here(tracer_) ? tracer_->remove(event) : elsewhere(tracer_);
+  return is_here(tracer_) ? tracer_->remove(event) : elsewhere(tracer_, "session");
 }
 
 Status Session::disable(const std::string& event) {
-  return is_here(tracer_) ? tracer_->switch_events(event, false) : elsewhere(tracer_);
+  return is_here(tracer_) ? tracer_->switch_events(event, false) : elsewhere(tracer_, "session");
 }
 
 Status Session::enable(const std::string& event) {
-  return is_here(tracer_) ? tracer_->switch_events(event, true) : elsewhere(tracer_);
+  return is_here(tracer_) ? tracer_->switch_events(event, true) : elsewhere(tracer_, "session");
 }
 
 std::vector<Counts> Session::counts() const {
@@ -141,7 +124,7 @@ std::vector<Counts> Session::counts() const {
 }
 
 Status Session::reset(const std::string& event) {
-  return is_here(tracer_) ? tracer_->reset(event) : elsewhere(tracer_);
+  return is_here(tracer_) ? tracer_->reset(event) : elsewhere(tracer_, "session");
 }
 
 std::vector<EventInfo> Session::info(const std::string& event) const {

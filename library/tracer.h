@@ -3,6 +3,9 @@
 // (self_session.h). The functions are those of uprobe/session.h.
 #pragma once
 
+#include <memory>
+#include <string>
+
 #include "library/system_call.h"
 #include "library/uprobe/session.h"
 
@@ -30,9 +33,23 @@ class Tracer {
   virtual Status reset(const std::string& event) = 0;
   virtual std::vector<EventInfo> info(const std::string& event) = 0;
   virtual void stop() = 0;
+  // A flight recording in place of events (uprobe/recorder.h). dump(): how many hits were written.
+  virtual Status keep(const std::string&, std::uint64_t) { return no_flight(); }
+  virtual Result<std::uint64_t> dump(const std::string&) { return no_flight(); }
 
  private:
+  static Error no_flight() { return Error{.text = "a process keeps a flight recording of itself alone"}; }
+
   const pid_t maker_;
 };
+
+// False where it was moved away, too.
+inline bool is_here(const std::unique_ptr<Tracer>& tracer) { return tracer && tracer->is_here(); }
+
+// Why not; `what`: "session".
+inline Error elsewhere(const std::unique_ptr<Tracer>& tracer, const std::string& what) {
+  if (!tracer) return Error{.text = "the " + what + " has been moved away"};
+  return Error{.text = "the " + what + " belongs to the process that forked this one"};
+}
 
 }  // namespace libuprobe

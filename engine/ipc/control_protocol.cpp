@@ -113,7 +113,7 @@ std::optional<std::vector<Command>> decode_commands(std::string_view bytes) {
   std::vector<Command> commands;
   for (std::uint32_t left = parser.number(); left != 0 && parser.good(); --left) {
     const std::uint32_t kind = parser.number();
-    if (kind > static_cast<std::uint32_t>(CommandKind::summary)) return std::nullopt;
+    if (kind > static_cast<std::uint32_t>(CommandKind::dump)) return std::nullopt;
     Command command{.kind = static_cast<CommandKind>(kind), .text = parser.text(), .default_object = {}};
     command.default_object = parser.text();
     command.filter = parser.text();

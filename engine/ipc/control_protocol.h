@@ -25,7 +25,10 @@ enum class CommandKind : unsigned char {
   reset,
   info,
   tiers,
-  summary
+  summary,
+  // Of a process to its self-attach tracer alone:
+  keep,  // hits go into a flight recording, in place of the process; `text`: "BYTES FILE"
+  dump   // that recording goes to the file `text`
 };
 
 struct Command {

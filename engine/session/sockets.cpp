@@ -119,6 +119,9 @@ Result<std::string> follow(EventChanges& changes, const Sockets::Rows& rows, con
       return describe(changes.reset_counts(order.text), "reset");
     case CommandKind::info:
       return information(changes, order.text);
+    case CommandKind::keep:
+    case CommandKind::dump:
+      break;
   }
   return Error{.code = Code::damaged, .text = "a command that this session does not know"};
 }
