@@ -101,15 +101,15 @@ struct Options {
   bool no_header = false;
   bool stacks = false;  // -k
   CallSums calls = CallSums::none;
-  bool top = false;                // --top
-  bool finds_leaks = false;        // --leak
-  std::size_t pairs = 0;           // --pair: how many
+  bool top = false;                 // --top
+  bool finds_leaks = false;         // --leak
+  std::size_t pairs = 0;            // --pair: how many
   bool summary_by_process = false;  // --summary-by
-  std::string summary_file;        // of the table of calls; empty: standard error
-  std::string record;              // --record: takes the place of `output`; empty: none
-  std::uint64_t record_limit = 0;  // --limit; 0: none
-  std::string replayed;            // --replay: the recording
-  std::uint32_t record_files = 0;  // --rotate; 0: one that is never begun anew
+  std::string summary_file;         // of the table of calls; empty: standard error
+  std::string record;               // --record: takes the place of `output`; empty: none
+  std::uint64_t record_limit = 0;   // --limit; 0: none
+  std::string replayed;             // --replay: the recording
+  std::uint32_t record_files = 0;   // --rotate; 0: one that is never begun anew
   recording::ReplayOptions replay;
   bool joins_others = false;  // --join
   bool raw_strings = false;

@@ -77,8 +77,8 @@ struct SessionOptions {
   // A thread whose hits are not recorded; they are counted only where the definition has a filter. 0: none.
   std::uint32_t unseen_thread = 0;
 };
-  // Calls are summed up for each process apart.
-  bool sums_by_process = false;
+// Calls are summed up for each process apart.
+bool sums_by_process = false;
 
 // Where a place is in a running process; nothing: it has not mapped the file.
 struct PlaceInProcess {

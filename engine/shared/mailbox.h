@@ -79,9 +79,9 @@ struct alignas(128) MailSlot {
 static_assert(sizeof(MailSlot) == 128);
 
 struct alignas(128) Mailbox {
-  u32 queue;  // threads that wait for a slot, including those that were killed while they waited
-  u32 freed;  // futex: bumped with each slot that is freed while a thread waits for one
-  u32 quiet;  // futex that is never woken: for sleeping
+  u32 queue;     // threads that wait for a slot, including those that were killed while they waited
+  u32 freed;     // futex: bumped with each slot that is freed while a thread waits for one
+  u32 quiet;     // futex that is never woken: for sleeping
   u32 sum_bank;  // number + 1 of the bank in which the process sums up its calls (call_sums.h); 0: none yet
   u32 reserved[28];
   MailSlot slots[kMailSlots];

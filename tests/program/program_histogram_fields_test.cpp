@@ -44,7 +44,8 @@ TEST(HistogramFields, AConditionStaysLast) {
 }
 
 TEST(HistogramFields, OtherTriggersAreLeftAlone) {
-  const Triggers all = {"stacktrace if $x == 3", "hist", "hist:", "hist:keys=", "hist:keys=$", "hist:keys=$,$", "hist:keys=$n:ts0=$arg", ""};
+  const Triggers all = {"stacktrace if $x == 3", "hist", "hist:", "hist:keys=", "hist:keys=$", "hist:keys=$,$",
+                        "hist:keys=$n:ts0=$arg", ""};
   const auto made = fields_for("p:e /x:f", all);
   EXPECT_EQ(made.triggers, all);
   EXPECT_EQ(made.with_variables, "p:e /x:f");
