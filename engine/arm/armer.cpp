@@ -11,6 +11,7 @@ namespace uprobe::control {
 void Armer::look_ahead(target::Target& target) {
   const auto maps = target.maps();
   if (!maps) return;
+  state_.own.begin_pass();
   for (const target::Mapping& m : *maps) {
     const auto version = can_be_armed(m) ? mapped_version(target.pid(), m) : std::nullopt;
     if (!version) continue;
@@ -20,6 +21,11 @@ void Armer::look_ahead(target::Target& target) {
           !has_changed(file, *version))
         static_cast<void>(state_.jumps->of(file));
   }
+}
+
+FileSearch::Jobs Armer::search_first(target::Target& target) {
+  const auto maps = target.maps();
+  return maps ? state_.own.search_first(target, *maps) : FileSearch::Jobs();
 }
 
 Status Armer::arm(target::Target& target, Addr at, const Changed& changed) {
@@ -37,15 +43,18 @@ Status Armer::arm(target::Target& target, Addr at, const Changed& changed) {
 Status Armer::arm(target::Target& target, Block& block, const Changed& changed) {
   const auto maps = target.maps();
   if (!maps) return maps.error();
-  state_.own.trim();
+  if (!state_.own.searches_apart()) state_.own.trim();
+  state_.own.begin_pass();
   return ProcessLook(state_, target, block, *maps, changed).run();
 }
 
 Status Armer::take_jumps(target::Target& target, Addr block, const Changed& range) {
+  state_.own.begin_pass();
   return control::take_jumps(state_, target, block, range);
 }
 
 Status Armer::add(target::Target& target, Addr block, const ProbeSet& more) {
+  state_.own.begin_pass();
   return add_points(state_, target, block, more);
 }
 
@@ -62,6 +71,7 @@ Status Armer::watch(target::Target& target, Addr block, const WatchedPlace& plac
 }
 
 Status Armer::bar(target::Target& target, Addr at, const AbortPlace& place, const Barring::ThreadCount& threads) {
+  state_.own.begin_pass();
   auto block = state_.known.take(target, at);
   if (!block) return block.error();
   Status barred = Barring(state_, target, *block, place, threads).run();

@@ -25,6 +25,12 @@ class Armer {
   Status arm(target::Target& target, Block& block, const Changed& changed = {});
   // Does the slow part ahead of time, which needs no stopped process: reads and plans the files that are mapped there.
   void look_ahead(target::Target& target);
+  // From now on large files are looked into by a thread of its own, which calls `tell` after each; arm() leaves those out that have
+  // not been. search_first(): those that have to be before arm() is called for this process. take_found(): call before it.
+  void search_apart(std::function<void()> tell) { state_.own.search_apart(std::move(tell)); }
+  void end_search() { state_.own.end_search(); }
+  FileSearch::Jobs search_first(target::Target& target);
+  void take_found() { state_.own.take_found(); }
   // The same for the block at `block`; does nothing once the breakpoints have been removed (disarm).
   Status arm(target::Target& target, Addr block, const Changed& changed);
   // Call when a block was armed for the first time: requests will name it by its address.

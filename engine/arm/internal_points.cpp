@@ -2,33 +2,35 @@
 #include "engine/arm/internal_points.h"
 
 #include <algorithm>
+#include <utility>
 
-#include "engine/flow/followed_calls.h"
+#include "engine/arm/process_arming.h"
 #include "engine/plan/unwinder_signs.h"
+#include "engine/process/credentials.h"
 #include "engine/process/mapped_file.h"
 
 namespace uprobe::control {
 namespace {
 
-bool is_libunwind(const std::string& path) { return path.compare(path.rfind('/') + 1, 9, "libunwind") == 0; }
+FileSearch::Owner owner_of(pid_t pid) {
+  const auto its = credentials_of(pid);
+  return its ? FileSearch::Owner{its->uids[0], its->permitted, its->user_namespace} : FileSearch::Owner{};
+}
 
 }  // namespace
 
-// The file of a mapping, if the agent may need points in it.
-std::shared_ptr<const elf::ElfFile> InternalPoints::file_of(const target::Target& target, const target::Mapping& m,
-                                                            const FileVersion& version) {
+LookOrder InternalPoints::order_for(const target::Target& target, const target::Mapping& m,
+                                    const FileVersion& version) const {
+  LookOrder order{.part = {version, m.offset, m.end - m.begin},
+                  .name = {},
+                  .shown = m.path,
+                  .probed = nullptr,
+                  .fears_unwinders = fears_unwinders(),
+                  .ends_too = wishes_.ends_too};
   for (const FilePoints& probed : probes_.files())
-    if (probed.version == version) return probed.file;
-  const auto name = mapped_name(target.pid(), m, version.identity);
-  if (name && !is_libunwind(*name) && !plan::may_have_followed_calls(*name, m.offset, m.end - m.begin) && !fears(*name))
-    return nullptr;
-  auto file = name ? elf::ElfFile::open(*name, elf::NamedBy::target) : Result<elf::ElfFile>(name.error());
-  if (!file || file->identity() != version.identity) {
-    const std::string why = file ? "it has changed since it was mapped" : file.error().text;
-    notes_.insert(m.path + ": its system calls are not followed: " + why);
-    return nullptr;
-  }
-  return std::make_shared<const elf::ElfFile>(file.take());
+    if (probed.version == version) order.probed = probed.file;
+  if (auto name = mapped_name(target.pid(), m, version.identity)) order.name = name.take();
+  return order;
 }
 
 // If a probe is on the call itself, it has to be hit before the agent makes the call, so the internal point goes there as well.
@@ -43,7 +45,7 @@ plan::SystemCallSite InternalPoints::beside_probes(const elf::ElfFile& file, pla
 }
 
 bool InternalPoints::fears(const std::string& path) const {
-  return probes_.wants_stubs() && !wishes_.insists_on_stubs && plan::may_unwind_by_itself(path);
+  return fears_unwinders() && plan::may_unwind_by_itself(path);
 }
 
 // glibc's loader brings a libc that has these points.
@@ -72,27 +74,30 @@ bool InternalPoints::is_probed(const elf::ElfFile& file) const {
                      [&](const FilePoints& probed) { return probed.file.get() == &file; });
 }
 
-void InternalPoints::trim() {
-  constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
-  constexpr std::size_t kMostParts = 16384;
+void InternalPoints::trim(const Room& room) {
   std::uint64_t bytes = 0;
   for (const auto& [file, own] : by_file_)
     if (!is_probed(*file)) bytes += file->bytes().size();
-  if (bytes <= kMostBytes && known_.size() <= kMostParts) return;
+  if (bytes <= room.bytes && known_.size() <= room.parts) return;
   known_.clear();
   std::erase_if(by_file_, [this](const auto& one) { return !is_probed(*one.first); });
 }
 
 const FilePoints& InternalPoints::in(const std::shared_ptr<const elf::ElfFile>& file) {
-  const auto [entry, is_new] = by_file_.try_emplace(file.get());
+  const auto known = by_file_.find(file.get());
+  return known != by_file_.end() ? known->second : keep(look_into(file, wishes_.ends_too));
+}
+
+const FilePoints& InternalPoints::keep(FileLook look) {
+  if (!look.why.empty()) notes_.insert(look.why);
+  if (!look.file) return none_;
+  const auto [entry, is_new] = by_file_.try_emplace(look.file.get());
   FilePoints& own = entry->second;
   if (!is_new) return own;
-  own.file = file;
-  const auto sites = plan::system_call_sites(*file, wishes_.ends_too);
-  if (!sites) notes_.insert(file->path() + ": its system calls are not followed: " + sites.error().text);
-  for (const plan::SystemCallSite& any : sites ? *sites : std::vector<plan::SystemCallSite>()) {
-    const plan::SystemCallSite found = beside_probes(*file, any);
-    auto site = plan::nameless_site_at(file, found.offset);
+  own.file = std::move(look.file);
+  for (const plan::SystemCallSite& any : look.sites) {
+    const plan::SystemCallSite found = beside_probes(*own.file, any);
+    auto site = plan::nameless_site_at(own.file, found.offset);
     if (!site) continue;
     own.has_signal_return = own.has_signal_return || found.is_signal_return;
     own.maps_memory = own.maps_memory || found.maps_memory;
@@ -104,12 +109,62 @@ const FilePoints& InternalPoints::in(const std::shared_ptr<const elf::ElfFile>& 
   return own;
 }
 
+bool InternalPoints::may_look(const LookOrder& order) {
+  if (!search_) return true;
+  const std::uint64_t work = work_of(order);
+  has_put_off_ = has_put_off_ || work > left_;
+  if (work > left_) return false;
+  left_ -= work;
+  return true;
+}
+
 const FilePoints& InternalPoints::in(const target::Target& target, const target::Mapping& m,
                                      const FileVersion& version) {
-  const auto [entry, is_new] = known_.try_emplace({version, m.offset, m.end - m.begin}, &none_);
-  if (!is_new) return *entry->second;
-  if (const auto file = file_of(target, m, version)) entry->second = &in(file);
-  return *entry->second;
+  const MappedPart part{version, m.offset, m.end - m.begin};
+  if (const auto known = known_.find(part); known != known_.end()) return *known->second;
+  const LookOrder order = order_for(target, m, version);
+  return may_look(order) ? *(known_[part] = &keep(look_into(order))) : none_;
+}
+
+void InternalPoints::search_apart(std::function<void()> tell) { search_.emplace(std::move(tell)); }
+
+bool InternalPoints::search(const FileSearch::Owner& owner, const LookOrder& order, FileSearch::Jobs& jobs) {
+  const auto known = searched_.find(order.part);
+  if (known == searched_.end() && searched_.size() >= kMostSearched) return false;
+  const auto job = known != searched_.end() ? known->second : std::make_shared<FileSearch::Job>(order);
+  if (!job->is_done && !search_->add(owner, job)) return false;
+  searched_[order.part] = job;
+  jobs.push_back(job);
+  return true;
+}
+
+FileSearch::Jobs InternalPoints::search_first(const target::Target& target, const std::vector<target::Mapping>& maps) {
+  FileSearch::Jobs jobs;
+  if (!search_) return jobs;
+  if (searched_.empty()) trim();
+  std::uint64_t work = 0;
+  std::vector<LookOrder> orders;
+  for (const target::Mapping& m : maps) {
+    const auto version = can_be_armed(m) ? mapped_version(target.pid(), m) : std::nullopt;
+    if (!version || known_.contains({*version, m.offset, m.end - m.begin})) continue;
+    orders.push_back(order_for(target, m, *version));
+    work += work_of(orders.back());
+    if (orders.size() == kMostOfLook) break;
+  }
+  if (work <= kMostAtOnce) return jobs;
+  const FileSearch::Owner owner = owner_of(target.pid());
+  for (const LookOrder& order : orders)
+    if (!search(owner, order, jobs)) break;
+  return jobs;
+}
+
+void InternalPoints::take_found() {
+  std::erase_if(searched_, [this](const auto& one) {
+    if (!one.second->is_done) return false;
+    trim({kMostEver, 4 * kMostParts});
+    known_[one.first] = &keep(one.second->found);
+    return true;
+  });
 }
 
 }  // namespace uprobe::control

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/plan/resolve.h"
+#include "engine/search/file_look.h"
 #include "engine/shared/process_block.h"
 #include "engine/target/maps.h"
 
@@ -32,12 +33,6 @@ struct PlannedPoint {
   shared::PointRole role = shared::PointRole::probe;
 };
 
-// The facts by which stat identifies a file and shows that it has not changed since it was read.
-struct FileVersion {
-  elf::Identity identity;
-  std::int64_t bytes = 0, modified = 0;  // nanoseconds
-  auto operator<=>(const FileVersion&) const = default;
-};
 // Nothing where there is no such file.
 std::optional<FileVersion> version_of(const std::string& path);
 // The mapped file as stat sees it: the device and inode in /proc/PID/maps are not stat's on every file system.

@@ -76,6 +76,7 @@ Status ProcessLook::run() {
 Status ProcessLook::look_at(const target::Mapping& m, const KnownMapping* known) {
   const bool untouched = known != nullptr && is_untouched(process_.target, block_, *known, m, process_.range);
   MappingArming arming(process_, m, !untouched && process_.is_just_mapped(m));
+  static_cast<void>(state_.own.has_put_off());
   if (!untouched) RETURN_IF_ERROR(arming.arm_mapping());
   if (untouched && known->waits) RETURN_IF_ERROR(arming.arm_choices());
   is_unbound_ = is_unbound_ || arming.waits();
@@ -83,7 +84,7 @@ Status ProcessLook::look_at(const target::Mapping& m, const KnownMapping* known)
   const KnownMapping found{m.begin, m.end, m.offset, m.device, m.inode, sentinel, arming.waits()};
   if (untouched)
     untouched_.push_back(found);
-  else
+  else if (!state_.own.has_put_off())  // else the next look looks at it again
     looked_at_[m.begin] = found;
   return ok();
 }

@@ -198,6 +198,7 @@ bool ExecFollower::handle_stop(Pending& p, pid_t who, int status) {
     ::ptrace(is_group_stop(status) ? PTRACE_LISTEN : PTRACE_CONT, who, nullptr, as_data(signal));
     return false;
   }
+  if (!is_ready_(p.pid)) return false;
   // A thread other than the first one has another id now, and ptrace fails with ESRCH until this stop has been taken
   // (kernel/ptrace.c, looks_like_a_spurious_pid).
   while (::waitpid(who, &status, __WALL | WNOHANG) < 0 && errno == EINTR) {

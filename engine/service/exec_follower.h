@@ -19,7 +19,9 @@ class ExecFollower {
   // `load` loads the agent into the stopped program, which has these credentials. On an error the program runs on untraced and the
   // error is noted.
   using Load = std::function<Status(target::PtraceTarget&, const Credentials&)>;
-  explicit ExecFollower(Load load) : load_(std::move(load)) {}
+  // `is_ready`: whether load() takes little time. Until then the program stays stopped; asked again with each step().
+  using IsReady = std::function<bool(pid_t)>;
+  ExecFollower(Load load, IsReady is_ready) : load_(std::move(load)), is_ready_(std::move(is_ready)) {}
   ~ExecFollower();  // releases every thread that it still waits for
 
   // A thread announces execve of `path` (as the thread sees it, relative to descriptor `folder`).
@@ -79,6 +81,7 @@ class ExecFollower {
   Status load(const Pending& pending, target::PtraceTarget& target);
 
   Load load_;
+  IsReady is_ready_;
   const Result<Credentials> own_ = own_credentials();
   std::vector<Pending> pending_;
   std::vector<Queued> queue_;

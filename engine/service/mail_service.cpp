@@ -58,7 +58,8 @@ MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, cons
       maps_(maps),
       earlier_(earlier),
       blocks_([this] { return blocks_in_use(); }),
-      exec_([this](auto& target, const Credentials& credentials) { return load(target, credentials); }),
+      exec_([this](auto& target, const Credentials& credentials) { return load(target, credentials); },
+            [this](pid_t pid) { return is_ready(pid); }),
       foreign_breakpoints_(armer, blocks_.all()),
       generated_(area, armer, probes, blocks_.all()) {
   if (notes_mappings) mappings_.emplace();
@@ -71,6 +72,10 @@ MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, cons
   guard_ = std::make_unique<DomainGuard>(area, credentials_of_first(first), earlier);
   // The heartbeat has a thread of its own, because planning a large library may keep this one busy for long.
   heartbeat_.emplace(area.header().tool_heartbeat, &area.header().tool_life);
+  armer_.search_apart([&bell = area.live(0).header().mail_requests] {
+    __atomic_fetch_add(&bell, 1, __ATOMIC_RELEASE);
+    futex_wake(bell);
+  });
   thread_ = start_signal_masked_thread([this] { loop(); }, {SIGCHLD});
 }
 
@@ -83,6 +88,7 @@ void MailService::stop() {
   __atomic_fetch_add(&bell, 1, __ATOMIC_RELEASE);
   futex_wake(bell);
   thread_.join();
+  armer_.end_search();
   generated_.end();
   guard_->stop();
   heartbeat_.reset();
@@ -119,12 +125,14 @@ void MailService::loop() {
     while (waiting_ != 0) std::this_thread::sleep_for(kTurn);
   }
   exec_.answer_all();
+  for (const auto& request : std::exchange(put_off_, {})) request->thread.finish();
 }
 
 // Where the bell rings again and again without an id, another process may be removing the ids.
 void MailService::serve_all(bool was_rung) {
   const std::lock_guard lock(work_lock_);
   take_flush_requests();
+  take_put_off();
   const std::size_t strangers = strangers_.size();
   const auto served = served_;
   take_hints();
@@ -133,6 +141,7 @@ void MailService::serve_all(bool was_rung) {
   if ((has_missed_ || !strangers_.empty()) && Clock::now() >= next_look_) look_at_all();
   exec_.step();
   is_following_ = exec_.waiting();
+  if (!is_following_) exec_files_.clear();
   foreign_breakpoints_.step();
   generated_.step();
 }
@@ -327,11 +336,64 @@ void MailService::answer(const std::shared_ptr<const Member>& process, Addr at) 
   MailSlot& slot = request->slot;
   if (!request->thread.has_request() || !process->files.read(at, &slot, sizeof slot) || !request->thread.begin())
     return;
-  const Status served = blocks_.contains(Addr{slot.block})
+  serve_and_finish(request);
+}
+
+void MailService::serve_and_finish(const std::shared_ptr<Request>& request) {
+  request->is_put_off = false;
+  const Status served = blocks_.contains(Addr{request->slot.block})
                             ? catch_resource_exhaustion([&] { return serve(request); })
                             : Status(Error{.code = Code::damaged, .text = "a malformed request"});
   if (!served) note_failure(served.error().text);
   if (!request->is_put_off) request->thread.finish();
+}
+
+// Those whose files have been looked into.
+void MailService::take_put_off() {
+  for (const auto& request : std::exchange(put_off_, {})) {
+    if (!request->process->lives() || !request->thread.still_waits()) continue;
+    if (FileSearch::is_done(request->files.jobs) || is_late(request->files))
+      serve_and_finish(request);
+    else
+      put_off_.push_back(request);
+  }
+}
+
+// What has been looked into may have been forgotten for other files by now; and the process may map further ones all the time. The
+// thread itself waits for ten seconds, and would ask no more then; after less, files that are not known are left out.
+bool MailService::has_to_wait(FileWait& wait, target::Target& target) {
+  constexpr unsigned kMostRounds = 4;
+  constexpr auto kPatience = 5s;
+  if (is_late(wait)) return false;
+  if (!FileSearch::is_done(wait.jobs)) return true;
+  armer_.take_found();
+  if (wait.rounds++ == 0) wait.until = Clock::now() + kPatience;
+  wait.jobs = wait.rounds <= kMostRounds ? armer_.search_first(target) : FileSearch::Jobs();
+  return !wait.jobs.empty();
+}
+
+bool MailService::is_late(const FileWait& wait) const { return wait.rounds != 0 && Clock::now() >= wait.until; }
+
+bool MailService::is_ready(pid_t pid) {
+  FileWait& wait = exec_files_[pid];
+  if (!FileSearch::is_done(wait.jobs) && !is_late(wait)) return false;
+  auto files = target::ProcessFiles::open(pid);
+  if (!files) return true;
+  target::RunningTarget program(files.take());
+  if (has_to_wait(wait, program)) return false;
+  exec_files_.erase(pid);
+  return true;
+}
+
+void MailService::search_ahead(pid_t pid) {
+  constexpr std::chrono::milliseconds kPatience = 10s, kMoment = 5ms;
+  auto files = target::ProcessFiles::open(pid);
+  if (!files) return;
+  target::RunningTarget running(files.take());
+  FileWait wait;
+  const auto deadline = Clock::now() + kPatience;
+  while (alone([&] { return has_to_wait(wait, running); }) && Clock::now() < deadline)
+    std::this_thread::sleep_for(kMoment);
 }
 
 Notes MailService::notes() const {
@@ -383,6 +445,11 @@ Status MailService::serve(const std::shared_ptr<Request>& asked) {
     return armer_.bar(target, Addr{slot.block}, {Addr{slot.path}, Addr{slot.folder}},
                       [&] { return threads_of(requester->pid).size(); });
   if (writable) return armer_.take_jumps(target, Addr{slot.block}, range);
+  if (has_to_wait(request.files, target)) {
+    request.is_put_off = true;
+    put_off_.push_back(asked);
+    return ok();
+  }
   return armer_.arm(target, Addr{slot.block}, mapped ? range : Changed{});
 }
 

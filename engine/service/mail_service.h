@@ -63,6 +63,8 @@ class MailService {
     --waiting_;
     return work();
   }
+  // Before take_in(), and not in alone(): looks into the files of the process, for which no other process waits.
+  void search_ahead(pid_t pid);
   // In alone(): takes a running process into the session, as attach_agent does; on failure the process is as it was. When all
   // of its threads are stopped, `is_wanted` is asked whether it is the intended process; Retry::soon if not. `trusts_filters`: as
   // for judge_filters(). The calling thread traces the process, and after some failures the kernel releases the process only when
@@ -97,6 +99,12 @@ class MailService {
   Notes notes() const;
 
  private:
+  // For large files, which another thread looks into (search/file_search.h).
+  struct FileWait {
+    FileSearch::Jobs jobs;
+    unsigned rounds = 0;
+    std::chrono::steady_clock::time_point until{};
+  };
   // A copy of a request, so that what the process does to it later changes nothing.
   struct Request {
     Request(trace::Area& area, std::shared_ptr<const Member> asks, Addr slot_at, std::uint32_t called)
@@ -107,7 +115,8 @@ class MailService {
     shared::MailSlot slot{};
     PrivateLine line;
     Conversation thread;
-    bool is_put_off = false;  // the exec follower answers it later
+    FileWait files;
+    bool is_put_off = false;  // the exec follower answers it later, or take_put_off()
   };
 
   std::set<Addr> blocks_in_use() const;
@@ -121,6 +130,11 @@ class MailService {
   bool look_for(std::uint32_t called, std::set<pid_t>& seen);
   bool look_at(pid_t pid);
   void answer(const std::shared_ptr<const Member>& process, Addr at);
+  void serve_and_finish(const std::shared_ptr<Request>& request);
+  void take_put_off();
+  bool has_to_wait(FileWait& wait, target::Target& target);
+  bool is_late(const FileWait& wait) const;
+  bool is_ready(pid_t pid);
   Status serve(const std::shared_ptr<Request>& request);
   Status serve_exec(const std::shared_ptr<Request>& request, const Requester& requester);
   Status let_go(Request& request, pid_t pid);
@@ -145,6 +159,8 @@ class MailService {
   const target::EarlierProcesses& earlier_;
   plan::FileCache files_;
   KnownBlocks blocks_;
+  std::vector<std::shared_ptr<Request>> put_off_;  // until files have been looked into
+  std::map<pid_t, FileWait> exec_files_;           // the same for programs at the end of execve
   ExecFollower exec_;
   ForeignBreakpoints foreign_breakpoints_;
   GeneratedCode generated_;

@@ -57,6 +57,7 @@ Status LateAttacher::take(const Candidate& candidate) {
   if (!handle) return system_error("pidfd_open", errno);
   RETURN_IF_ERROR(control::make_free(candidate.pid, session_));
   RETURN_IF_ERROR(target::check_attachable(candidate.pid, trusts_filters_));
+  service_.search_ahead(candidate.pid);
   const auto is_wanted = [&] { return finder_.is_still(candidate); };
   Status taken = service_.alone([&] { return service_.take_in(candidate.pid, trusts_filters_, is_wanted); });
   if (taken && !is_watching_) handles_.emplace_back(candidate.pid, std::move(handle));

@@ -18,9 +18,9 @@ import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
 libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-def map_code(path, size):
+def map_code(path, size, offset=0):
     fd = os.open(path, os.O_RDONLY)
-    at = libc.mmap(None, size, 5, 2, fd, 0)
+    at = libc.mmap(None, size, 5, 2, fd, offset)
     os.close(fd)
     assert at != ctypes.c_void_p(-1).value, os.strerror(ctypes.get_errno())
     return at
@@ -116,6 +116,65 @@ os.getppid()
         self.assertIn("further messages are not shown", err)
         self.assertLess(len(err.splitlines()), 130)
         self.assertLess(memory, MOST_MEMORY)
+
+
+# A child maps parts of a large file. Prints how many calls of the parent's, which map a small one, returned during a call of the child's.
+NEIGHBOURS = """
+import mmap
+large, size, small = {large!r}, {size}, {small!r}
+shared = mmap.mmap(-1, 4096)
+CALLING, OVER = 0, 1
+child = os.fork()
+if child == 0:
+    for i in range(4):
+        shared[CALLING] += 1
+        map_code(large, size - 4096 * i, 4096 * i)
+        shared[CALLING] += 1
+    shared[OVER] = 1
+    os._exit(0)
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+between = 0
+while not shared[OVER]:
+    before = shared[CALLING]
+    libc.munmap(map_code(small, 8192), 8192)
+    between += before % 2 == 1 and shared[CALLING] == before
+os.waitpid(child, 0)
+os.getppid()
+print(between)
+"""
+
+
+class LargeFiles(harness.TestCase):
+    """A file that takes long to look into delays its own process alone."""
+
+    def test_other_processes_go_on(self):
+        large, small, size = self.path("large.so"), self.path("small.so"), 128 << 20
+        with open(harness.libc_of(sys.executable), "rb") as libc:
+            head = libc.read(64).ljust(4096, b"\0")
+        with open(large, "wb") as file:
+            file.write(head)
+            for _ in range(size >> 20):
+                file.write(b"\xb8\xff\xff\x00\x00\x0f\x05\x90" * (1 << 17))  # no call that is followed
+        with open(small, "wb") as file:
+            file.write(head.ljust(8192, b"\x90"))
+        path = self.write("target.py", MAPS + NEIGHBOURS.format(large=large, size=size, small=small))
+        seen = harness.run([*harness.tracer("-o", self.path("trace"), "-p", f"p:f {PROBE}"), "--", sys.executable, path])
+        self.assertEqual(seen.returncode, 0, seen.stderr)
+        self.assertRegex(seen.stderr.decode(), r"uprobes/f .*: [1-9]\d* hit")
+        self.assertGreater(int(seen.stdout), 20)
+
+    def test_a_large_program_is_followed(self):
+        source = self.write("large.c", """
+#include <stdlib.h>
+__asm__(".text; .fill 8388608, 8, 0x90050f0000ffffb8");  // 64 MiB
+__attribute__((noinline)) void work(long n) { __asm__ volatile("nop;nop;nop;nop;nop" :: "r"(n)); }
+int main(int argc, char** argv) { work(argc); return argc > 1 ? system(argv[1]) : 0; }
+""")
+        program = self.path("large")
+        subprocess.run(["gcc", "-O1", source, "-o", program], check=True)
+        seen = harness.run_tool([f"p:work {program}:work n=%di:s64"], ["sh", "-c", f"{program} {program}; exit 7"])
+        self.assertEqual(seen.returncode, 7, seen.stderr)
+        self.assertEqual([hit.arguments for hit in seen.hits], ["n=2", "n=1"], seen.stderr)
 
 
 # Each child has a map with as many functions of long names as the tool keeps of one process. Ends when all maps have been read.

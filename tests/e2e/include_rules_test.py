@@ -17,7 +17,7 @@ LAYERS = {
     "engine/target": 4, "engine/spec": 4, "engine/flow": 4,
     "engine/program": 5, "engine/dwarf": 5, "engine/marker": 5,
     "engine/plan": 6, "engine/trace": 6,
-    "engine/output": 7, "engine/mailbox": 7,
+    "engine/output": 7, "engine/mailbox": 7, "engine/search": 7,
     "engine/summary": 8,
     "engine": 7,  # types.h: the facade's vocabulary
     "engine/ipc": 8, "engine/process": 8, "engine/pictures": 8, "engine/pairs": 8, "engine/export": 9,
