@@ -13,6 +13,7 @@ from bounds_test import MOST_MEMORY, run_and_measure
 
 MASK = (1 << 64) - 1
 SETTINGS, EVENT, HITS, SYMBOLS, FRAMES, TOTALS = range(1, 7)
+PACKED = 11
 FORMATS = ("text", "json", "csv", "chrome", "folded", "perf")
 
 
@@ -21,12 +22,12 @@ def mix(total, word):
     return (total << 29 | total >> 35) & MASK
 
 
-def sum_of(data):
-    """As docs/recording.md has it, of a block of lane 0."""
+def sum_of(data, lane=0):
+    """As docs/recording.md has it."""
     size = (len(data) + 63) // 64 * 64
     words = struct.unpack(f"<{size // 8}Q", data.ljust(size, b"\0"))
     sums = [list(itertools.accumulate(words[i::8], initial=i + 1)) for i in range(8)]
-    whole = len(data)
+    whole = len(data) | lane << 32
     for word in [part[-1] for part in sums] + [sum(part[1:]) for part in sums]:
         whole = mix(whole, word & MASK)
     return whole
@@ -55,11 +56,23 @@ def hit(payload, number=0):
                  record)
 
 
-def recording(blocks):
-    data = struct.pack("<8sII16s", b"UPREC\r\n\0", 2, 0, b"1")
+def packed(words, ns):
+    """Two hits of those words, of which the second says only that they are the same."""
+    codes = bytes((len(words) + 3) // 4)
+    first = bytes([8 | 16]) + struct.pack("<IQQQQ", 40 + 8 * len(words), 16 + 8 * len(words), 0, 1, ns)
+    for at in range(0, len(words), 4):
+        four = words[at:at + 4]
+        first += bytes([sum(3 << 2 * i for i in range(len(four)))]) + struct.pack(f"<{len(four)}Q", *four)
+    return entry(PACKED, struct.pack("<IIIB3x16s", 2, 2, 2, 1, b"t") + first + bytes([0]) + struct.pack("<I", 1) + codes)
+
+
+def recording(blocks, version=2):
+    """blocks: each of lane 0, or with its lane."""
+    parts = [struct.pack("<8sII16s", b"UPREC\r\n\0", version, 0, b"1")]
     for block in blocks:
-        data += struct.pack("<IIQII", 0x4b4c4255, len(block), sum_of(block), 0, 0) + block
-    return data
+        lane, data = block if isinstance(block, tuple) else (0, block)
+        parts.append(struct.pack("<IIQII", 0x4b4c4255, len(data), sum_of(data, lane), lane, 0) + data)
+    return b"".join(parts)
 
 
 class Replays(harness.TestCase):
@@ -67,9 +80,9 @@ class Replays(harness.TestCase):
         super().setUp()
         self.file = self.path("recording")
 
-    def make(self, *blocks):
+    def make(self, *blocks, version=2):
         with open(self.file, "wb") as file:
-            file.write(recording(blocks))
+            file.write(recording(blocks, version))
 
     def good(self):
         self.make(entry(SETTINGS, struct.pack("<II", 0, 100)) + event([(b"k", 0, 8, 16, 0)]) + hit(bytes(24)) + entry(TOTALS, b""))
@@ -108,6 +121,23 @@ class Bombs(Replays):
             self.assertEqual(code, expected, err)
             self.assertEqual("1,024 at most" in err, expected != 0, err)
             self.assertEqual(self.measure("--format=json")[0], 0)
+
+    def test_packed_hits_of_as_many_rings_as_there_may_be(self):
+        """Each has its last hits in memory."""
+        begin = entry(SETTINGS, struct.pack("<II", 0, 100)) + event([(b"k", 0, 8, 16, 0)])
+        lanes = [(lane, packed([lane] * 12, lane)) for lane in range(1, 65535)]
+        self.make(begin, *lanes, entry(TOTALS, b""), version=4)
+        self.assertEqual(self.measure("--format=csv"), (0, ""))
+        seen = harness.run([harness.tool(), f"--replay={self.file}", "--format=csv"])
+        values = [line.rsplit(",", 1)[1] for line in seen.stdout.decode().splitlines()[1:]]
+        self.assertEqual(sorted(map(int, values)), sorted(2 * list(range(1, 65535))))
+
+    def test_packed_hits_are_no_descriptions(self):
+        begin = entry(SETTINGS, struct.pack("<II", 0, 100)) + event([(b"k", 0, 8, 16, 0)])
+        self.make(begin, packed([7], 5), entry(TOTALS, b""), version=4)
+        code, err = self.measure()
+        self.assertEqual(code, 1)
+        self.assertRegex(err, r"the recording is damaged at byte \d+: what is before it has been printed")
 
     def test_a_description_without_end(self):
         long = [(b"n" * 60000, 0, 8, 16, 0)] * 3
