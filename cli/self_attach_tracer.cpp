@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
@@ -343,6 +344,17 @@ void Line::serve(Session& session) {
   }
 }
 
+// `words`: "COUNT,GATE" with the gate as the trigger has it.
+void add_callbacks(SessionOptions& options, const std::string& words) {
+  const std::size_t count = std::min<std::size_t>(std::strtoul(words.c_str(), nullptr, 10), options.definitions.size());
+  const std::size_t comma = words.find(',');
+  if (count == 0 || comma == std::string::npos) return;
+  options.allows_change = options.allows_callbacks = true;
+  for (std::size_t i = 0; i < count; ++i)
+    options.definitions[options.definitions.size() - count + i].triggers.push_back("call=" + std::to_string(i) +
+                                                                                   words.substr(comma));
+}
+
 Result<Session> begin(const Hello& hello, char** argv, pid_t process) {
   if (process == 0 || hello.processes != std::vector{static_cast<std::uint32_t>(process)})
     return Error{.code = Code::refused, .text = "the peer is not the process that created the socket"};
@@ -351,6 +363,7 @@ Result<Session> begin(const Hello& hello, char** argv, pid_t process) {
   options.unseen_thread = static_cast<std::uint32_t>(std::strtoul(argv[2], nullptr, 10));
   options.ring_bytes = std::strtoull(argv[3], nullptr, 10);
   options.agent_path = argv[4];
+  add_callbacks(options, argv[5]);
   options.returns = plan::ReturnMode::exits;  // return stubs could not be given back
   auto session = Session::prepare(options);
   if (!session) return session;

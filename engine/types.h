@@ -49,6 +49,7 @@ struct SessionOptions {
   bool strict = false;                // the kernel's dialect and nothing else
   bool force = false;                 // allow a probe at an offset inside an instruction
   bool allows_change = false;         // triggers may change the program (engine/program/action.h)
+  bool allows_callbacks = false;      // and call functions of its own
   plan::Tier tier = plan::Tier::automatic;
   plan::ReturnMode returns = plan::ReturnMode::automatic;
   program::Thinning thinning;              // of all definitions but those of a summary
@@ -76,9 +77,9 @@ struct SessionOptions {
   std::string ring_socket;
   // A thread whose hits are not recorded; they are counted only where the definition has a filter. 0: none.
   std::uint32_t unseen_thread = 0;
+  // Calls are summed up for each process apart.
+  bool sums_by_process = false;
 };
-// Calls are summed up for each process apart.
-bool sums_by_process = false;
 
 // Where a place is in a running process; nothing: it has not mapped the file.
 struct PlaceInProcess {
@@ -126,13 +127,13 @@ struct ProbeSummary {
 struct CallSummary {
   std::string event;  // the event's name, without its group
   std::string place;  // "/bin/zsh:0x6ae40"
-  std::uint64_t calls = 0, returns = 0;
   // With SessionOptions::sums_by_process, and if a process has called the function. Id 0: all processes without rows of their own.
   struct Process {
     std::uint32_t id = 0;
     std::string name;
   };
   std::optional<Process> process = {};
+  std::uint64_t calls = 0, returns = 0;
   std::uint64_t abandoned = 0;   // calls that have not returned: left by exceptions or longjmp, or under way at the end
   std::uint64_t unfollowed = 0;  // calls whose return could not be followed
   std::uint64_t untimed = 0;     // returns that are counted alone, and are in none of the times

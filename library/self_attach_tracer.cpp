@@ -156,7 +156,8 @@ class SharedStart {
 }  // namespace
 
 // The tool gets an empty environment: the program's must not matter to it, least of all variables that its loader obeys.
-Result<SelfAttachTracer> start_self_attach_tracer(const Options& options, std::uint32_t thread) {
+Result<SelfAttachTracer> start_self_attach_tracer(const Options& options, std::uint32_t thread,
+                                                  const std::string& callbacks) {
   if (!can_be_found()) return Error{.text = "/proc, or new processes of this one, belong to another PID namespace"};
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
@@ -166,8 +167,9 @@ Result<SelfAttachTracer> start_self_attach_tracer(const Options& options, std::u
   const SharedStart shared;
   if (!shared) return Error{.text = "out of memory"};
   const std::string tool = find_tool(options);
-  std::array<std::string, uprobe::kAttendWords> texts = {"uprobe-run", uprobe::kAttendOption, std::to_string(thread),
-                                                         std::to_string(options.buffer_bytes), options.agent};
+  std::array<std::string, uprobe::kAttendWords> texts = {"uprobe-run",           uprobe::kAttendOption,
+                                                         std::to_string(thread), std::to_string(options.buffer_bytes),
+                                                         options.agent,          callbacks};
   std::array<char*, uprobe::kAttendWords + 1> words{};
   for (std::size_t i = 0; i < texts.size(); ++i) words[i] = texts[i].data();
   std::array<char*, 1> variables{};

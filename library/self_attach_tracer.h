@@ -18,7 +18,8 @@ struct SelfAttachTracer {
       0;  // a child that only wait4(intermediate, __WCLONE) sees, and that ends after the tracer; 0: none
 };
 
-// `thread`: the thread whose hits make no events, usually the caller. Call it with signals blocked.
-Result<SelfAttachTracer> start_self_attach_tracer(const Options& options, std::uint32_t thread);
+// `thread`: the thread whose hits make no events, usually the caller. `callbacks`: as the tool takes them. Call it with signals blocked.
+Result<SelfAttachTracer> start_self_attach_tracer(const Options& options, std::uint32_t thread,
+                                                  const std::string& callbacks);
 
 }  // namespace libuprobe

@@ -44,17 +44,24 @@ Result<std::unique_ptr<Tracer>> SelfSession::begin(const Options& options) {
   int holder = g_attached;  // this process, or a parent that had a session when it forked
   if (holder == process || !g_attached.compare_exchange_strong(holder, process))
     return Error{.text = "this process already has a session with itself"};
+  auto callbacks = Callbacks::make(options.callbacks);
+  if (!callbacks) return g_attached = 0, callbacks.error();
   auto thread = WorkerThread::start();
   if (!thread) return g_attached = 0, thread.error();
-  auto session = std::make_unique<SelfSession>(std::move(*thread));
+  auto session = std::make_unique<SelfSession>(std::move(*callbacks), std::move(*thread));
   Status started = Nothing{};
-  if (!session->thread_->run([&] { started = session->start(options); })) return ended();
+  const auto start = [&] {
+    Callbacks::leave_out_thread();
+    started = session->start(options);
+  };
+  if (!session->thread_->run(start)) return ended();
   if (!started) return started.error();
   return std::unique_ptr<Tracer>(std::move(session));
 }
 
 SelfSession::~SelfSession() {
   stop();
+  callbacks_->end();
   g_attached = 0;
 }
 
@@ -67,7 +74,7 @@ Status SelfSession::start(const Options& options) {
 }
 
 Status SelfSession::meet(const Options& options) {
-  auto tracer = start_self_attach_tracer(options, thread_->id());
+  auto tracer = start_self_attach_tracer(options, thread_->id(), callbacks_->words());
   if (!tracer) return tracer.error();
   socket_ = out_of_the_way(std::move(tracer->socket));
   intermediate_ = tracer->intermediate;
@@ -77,6 +84,7 @@ Status SelfSession::meet(const Options& options) {
   is_tracer_named_ = name_tracer(tracer_);
   uprobe::Hello hello{.processes = {static_cast<std::uint32_t>(process_)}, .folder = {}, .definitions = {}};
   for (const std::string& definition : options.definitions) hello.definitions.push_back({definition, {}});
+  for (const std::string& definition : callbacks_->definitions()) hello.definitions.push_back({definition, {}});
   send(encode(hello));
   return Nothing{};
 }

@@ -9,6 +9,7 @@
 
 #include "engine/base/fd.h"
 #include "engine/ipc/self_attach_protocol.h"
+#include "library/callbacks.h"
 #include "library/self_attach_tracer.h"
 #include "library/tracer.h"
 #include "library/worker_thread.h"
@@ -18,7 +19,8 @@ namespace libuprobe {
 class SelfSession final : public Tracer {
  public:
   static Result<std::unique_ptr<Tracer>> begin(const Options& options);
-  explicit SelfSession(std::unique_ptr<WorkerThread> thread) : thread_(std::move(thread)) {}
+  SelfSession(std::unique_ptr<Callbacks> callbacks, std::unique_ptr<WorkerThread> thread)
+      : callbacks_(std::move(callbacks)), thread_(std::move(thread)) {}
   ~SelfSession() override;
 
   int pid() const override { return process_; }
@@ -31,6 +33,7 @@ class SelfSession final : public Tracer {
   std::vector<Counts> counts() override;
   Status reset(const std::string& event) override;
   std::vector<EventInfo> info(const std::string& event) override;
+  std::vector<CallbackCounts> callback_counts() override { return callbacks_->counts(); }
   void stop() override;
   Status keep(const std::string& file, std::uint64_t bytes) override;
   Result<std::uint64_t> dump(const std::string& file) override;
@@ -66,6 +69,7 @@ class SelfSession final : public Tracer {
   bool wants_events_ = true;  // else some that were under way are dropped
   bool is_met_ = false, is_admitted_ = false, has_counts_ = false, has_ended_ = false;
   int tracer_ = 0;
+  std::unique_ptr<Callbacks> callbacks_;
   std::unique_ptr<WorkerThread> thread_;  // declared last, so that it ends before any member is destroyed
 };
 

@@ -26,7 +26,16 @@ Session::~Session() {
   if (tracer_ && !tracer_->is_here()) static_cast<void>(tracer_.release());
 }
 
+namespace {
+
+Error no_callbacks() {
+  return Error{.text = "callbacks run in the process that sets them", .help = "attach to getpid()"};
+}
+
+}  // namespace
+
 Result<Session> Session::launch(const Options& options, const std::vector<std::string>& argv) {
+  if (!options.callbacks.empty()) return no_callbacks();
   auto tracer = EngineSession::launch(with_agent(options), argv);
   if (!tracer) return tracer.error();
   return Session(std::move(*tracer));
@@ -34,6 +43,7 @@ Result<Session> Session::launch(const Options& options, const std::vector<std::s
 
 Result<Session> Session::attach(const Options& options, int pid) {
   const Options wanted = with_agent(options);
+  if (!wanted.callbacks.empty() && pid != ::getpid()) return no_callbacks();
   auto tracer = pid == ::getpid() ? SelfSession::begin(wanted) : EngineSession::attach(wanted, pid);
   if (!tracer) return tracer.error();
   return Session(std::move(*tracer));
@@ -125,6 +135,10 @@ std::vector<Counts> Session::counts() const {
 
 Status Session::reset(const std::string& event) {
   return is_here(tracer_) ? tracer_->reset(event) : elsewhere(tracer_, "session");
+}
+
+std::vector<CallbackCounts> Session::callback_counts() const {
+  return is_here(tracer_) ? tracer_->callback_counts() : std::vector<CallbackCounts>();
 }
 
 std::vector<EventInfo> Session::info(const std::string& event) const {

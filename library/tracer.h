@@ -32,6 +32,7 @@ class Tracer {
   virtual std::vector<Counts> counts() = 0;
   virtual Status reset(const std::string& event) = 0;
   virtual std::vector<EventInfo> info(const std::string& event) = 0;
+  virtual std::vector<CallbackCounts> callback_counts() { return {}; }
   virtual void stop() = 0;
   // A flight recording in place of events (uprobe/recorder.h). dump(): how many hits were written.
   virtual Status keep(const std::string&, std::uint64_t) { return no_flight(); }

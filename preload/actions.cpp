@@ -35,9 +35,9 @@ u64 errno_address(const Hit& hit, const Trigger& trigger) {
   return thread != 0 && reader.copy(reinterpret_cast<u8*>(&value), address, sizeof(i32)) == sizeof(i32) ? address : 0;
 }
 
-// Where an overridden function returns to, and the thread's errno if that is set.
+// Where an overridden function returns to, and the thread's errno if that is set; the code of a callback's gate.
 struct Way {
-  u64 return_to, errno_address;
+  u64 return_to, errno_address, gate;
 };
 
 // Under a shadow stack the processor compares the return address at the return, which the function would not reach.
@@ -49,6 +49,29 @@ bool find_way(const Hit& hit, const Trigger& trigger, Way& way) {
   return way.errno_address != 0;
 }
 
+// A hit has one callback: that of the newest definition.
+bool find_gate(const Hit& hit, const Trigger& trigger, Way& way) {
+  const Reader reader{hit.may_fault};
+  u64 cookie = 0;
+  if (changes_of(hit)->gate != 0 || shadow_stack() != 0 || trigger.errno_at == 0) return false;
+  if (!reader.load8(trigger.value + offsetof(shared::CallbackGate, cookie), cookie) || cookie != trigger.errno_at)
+    return false;
+  if (!reader.load8(trigger.value + offsetof(shared::CallbackGate, entry), way.gate) || way.gate == 0) return false;
+  return reader.load8((*hit.registers)[shared::Reg::sp], way.return_to);
+}
+
+// At the entry of a function its caller is found on the stack; at its return the registers are the caller's already.
+void add_callback(const RecordBuilder& builder, const Trigger& trigger, const Way& way, Changes& changes) {
+  const Registers& registers = *builder.hit->registers;
+  const bool at_return = (builder.event->flags & shared::kEventReturns) != 0;
+  changes.gate = way.gate, changes.not_called = &builder.counts->not_changed;
+  changes.callback.number = trigger.target;
+  changes.callback.caller_ip = at_return ? registers[shared::Reg::ip] : way.return_to;
+  changes.callback.caller_sp = registers[shared::Reg::sp] + (at_return ? 0 : sizeof(u64));
+  for (u32 i = 0; i < sizeof shared::kKeptRegisters; ++i)
+    changes.callback.kept[i] = registers[shared::kKeptRegisters[i]];
+}
+
 // System calls are not made where a seccomp filter may be in force.
 bool is_possible(const Hit& hit, const Trigger& trigger, Way& way) {
   switch (static_cast<TriggerKind>(trigger.kind)) {
@@ -56,6 +79,8 @@ bool is_possible(const Hit& hit, const Trigger& trigger, Way& way) {
       return find_way(hit, trigger, way);
     case TriggerKind::set_register:
       return trigger.target < Changes::kSettable;
+    case TriggerKind::call_back:
+      return find_gate(hit, trigger, way);
     default:
       return (hit.block->flags & shared::kBlockFiltered) == 0;
   }
@@ -83,6 +108,7 @@ u64& count_of(EventCounts& counts, const Trigger& trigger) {
     case TriggerKind::override_return:
       return counts.overridden;
     case TriggerKind::set_register:
+    case TriggerKind::call_back:
       return counts.changed;
     case TriggerKind::delay:
       return counts.delayed;
@@ -97,10 +123,13 @@ bool decide_one(const RecordBuilder& builder, const Trigger& trigger, u64& left)
   const bool is_allowed = __atomic_load_n(&live_of(builder.area).changes_allowed, __ATOMIC_RELAXED) != 0 &&
                           changes.decided_count < Changes::kMostDecided;
   if (__atomic_load_n(&left, __ATOMIC_RELAXED) == 0) return false;
-  Way way{0, 0};
+  Way way{0, 0, 0};
   if (!is_allowed || !is_possible(*builder.hit, trigger, way)) return count(builder.counts->not_changed), false;
   if (!take_one(left)) return false;
-  add_change(trigger, way, changes);
+  if (trigger.kind == static_cast<u32>(TriggerKind::call_back))
+    add_callback(builder, trigger, way, changes);
+  else
+    add_change(trigger, way, changes);
   count(count_of(*builder.counts, trigger));
   return true;
 }
@@ -152,6 +181,19 @@ void decide_change(const Hit& hit, AreaHeader* area, const shared::Consumer& con
 void prepare_change(const Hit& hit, AreaHeader* area, const shared::Consumer& consumer) {
   if (consumer.kind != static_cast<u8>(shared::ConsumerKind::entry)) decide_change(hit, area, consumer);
   changes_of(hit)->is_of_record = is_decided(*changes_of(hit), consumer);
+}
+
+void call_back(const Changes& changes, u64 resume, SignalFrame& frame) {
+  if (changes.gate == 0) return;
+  shared::CallbackEntry entry = changes.callback;
+  entry.resume = resume;
+  constexpr u32 kWords = sizeof entry / sizeof(u64);
+  u64 words[kWords];
+  copy_words(words, &entry, sizeof entry);
+  const u64 at = frame.sp - shared::kRedZone - sizeof entry;
+  for (u32 i = 0; i < kWords; ++i)
+    if (!uprobe_poke8(at + i * sizeof(u64), words[i])) return count(*changes.not_called);
+  frame.sp = at, frame.ip = changes.gate;
 }
 
 bool carry_out(const Changes& changes, SignalFrame& frame) {

@@ -3,6 +3,7 @@
 // signal frame of the breakpoint after all of its records. In-target code: README.md has its rules.
 #pragma once
 
+#include "arch/shared/callback_entry.h"
 #include "preload/agent.h"
 
 namespace uprobe::agent {
@@ -20,8 +21,11 @@ struct Changes {
   u64 values[kSettable];
   u64 delay = 0;  // nanoseconds
   u32 signal = 0;
-  bool is_of_record = false;  // the event that is recorded now is one of these:
-  u32 decided_count = 0;      // events that change something, as session << 16 | event
+  u64 gate = 0;                    // where the thread calls a callback; 0: it does not
+  shared::CallbackEntry callback;  // without `resume`
+  u64* not_called = nullptr;       // counts a callback that could not be called after all
+  bool is_of_record = false;       // the event that is recorded now is one of these:
+  u32 decided_count = 0;           // events that change something, as session << 16 | event
   u32 decided[kMostDecided];
 };
 
@@ -45,6 +49,10 @@ void prepare_change(const Hit& hit, AreaHeader* area, const shared::Consumer& co
 // Adds to the changes of the hit what the triggers of the consumer's event change at this hit, and counts it. Makes no system call but the
 // prctl that reads a task's name.
 void decide_change(const Hit& hit, AreaHeader* area, const shared::Consumer& consumer);
+
+// Leads the thread to the callback that is decided, from which it goes on at `resume`. Nothing where there is none, or no room for it on
+// the thread's stack.
+void call_back(const Changes& changes, u64 resume, SignalFrame& frame);
 
 // Makes the changes in the frame of the breakpoint. True: the function does not run, and the thread goes on in its caller. May make
 // system calls: to sleep, and to send the thread a signal.

@@ -71,13 +71,17 @@ u32 record_hit(ProcessBlock& block, const Point& point, const SignalFrame& frame
   return hit.tid;
 }
 
-// The same where triggers may change the program. True: the function does not run.
+// The same where triggers may change the program. True: the thread does not go on in the copy.
 bool record_and_change(ProcessBlock& block, const Point& point, SignalFrame& frame, bool may_fault) {
   ChangingHit changing;
   changing.registers = registers_of(frame, point.address);
   Hit hit{&block, &point, &changing.registers, thread_id(block, may_fault), may_fault, false, true, 0, frame.fpstate};
   record_arrival(point, frame, hit);
-  return carry_out(changing.changes, frame);
+  if (carry_out(changing.changes, frame)) return true;
+  if (changing.changes.gate == 0) return false;
+  frame.ip = point.copy;
+  call_back(changing.changes, point.copy, frame);
+  return true;
 }
 
 // An instruction that takes the trap flag from the stack: the instruction that traps would be its copy's jump back. So the flags are set

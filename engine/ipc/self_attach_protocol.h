@@ -29,10 +29,12 @@
 
 namespace uprobe {
 
-// The command line is `uprobe-run --attend THREAD RING_BYTES AGENT`, with the socket as standard input. THREAD: the process's
-// thread that reads the socket; its hits make no events. AGENT: path of libuprobe.so; empty: next to the tool.
+// The command line is `uprobe-run --attend THREAD RING_BYTES AGENT CALLBACKS`, with the socket as standard input. THREAD: the
+// process's thread that reads the socket; its hits make no events. AGENT: path of libuprobe.so; empty: next to the tool. CALLBACKS:
+// "COUNT,ADDRESS,COOKIE": the last COUNT definitions call the process's callbacks 0, 1, ... by the gate at that address
+// (arch/shared/callback_entry.h).
 inline constexpr const char* kAttendOption = "--attend";
-inline constexpr int kAttendWords = 5, kAttendSocket = 0;
+inline constexpr int kAttendWords = 6, kAttendSocket = 0;
 
 // The layout of record `index`'s payload.
 struct LayoutMessage {

@@ -21,10 +21,11 @@ namespace {
 using shared::Reg;
 using shared::TriggerKind;
 
-constexpr std::array<std::pair<std::string_view, TriggerKind>, 3> kActions = {{
+constexpr std::array<std::pair<std::string_view, TriggerKind>, 4> kActions = {{
     {"return=", TriggerKind::override_return},
     {"delay=", TriggerKind::delay},
     {"signal=", TriggerKind::send_signal},
+    {"call=", TriggerKind::call_back},
 }};
 constexpr int kMostErrno = 4095;  // MAX_ERRNO of the kernel
 
@@ -81,6 +82,22 @@ Result<Action> override_in(std::string_view text, std::size_t column) {
   if (!number) return number.error();
   action.error_number = *number;
   return action;
+}
+
+// NUMBER,ADDRESS,COOKIE
+Result<Action> callback_in(std::string_view text, std::size_t column) {
+  std::array<std::uint64_t, 3> words{};
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::size_t end = i + 1 < words.size() ? std::min(text.find(',', begin), text.size()) : text.size();
+    const auto value = value_in(text.substr(begin, end - begin), column + begin);
+    if (!value) return value.error();
+    words[i] = *value, begin = std::min(end + 1, text.size());
+  }
+  if (words[0] > shared::kMostCallbacks)
+    return action_error(column, "a session has " + std::to_string(shared::kMostCallbacks) + " callbacks at most", {},
+                        ERANGE);
+  return Action{.value = words[1], .callback = static_cast<std::uint32_t>(words[0]), .cookie = words[2]};
 }
 
 bool can_be_set(Reg reg) { return reg != Reg::sp && reg < Reg::ip; }
@@ -151,6 +168,7 @@ Result<Action> parse_action(TriggerKind kind, std::string_view word) {
   const std::size_t begin = word.find('=') + 1;
   const std::string_view text = word.substr(begin);
   if (kind == TriggerKind::delay) return delay_in(text, begin);
+  if (kind == TriggerKind::call_back) return callback_in(text, begin);
   return kind == TriggerKind::send_signal ? signal_in(text, begin) : override_in(text, begin);
 }
 

@@ -3,6 +3,8 @@
 //
 //   return=VALUE[,errno=ENAME]   set %REGISTER=VALUE   set $retval=VALUE   delay=TIME   signal=NAME
 //
+//   call=NUMBER,ADDRESS,COOKIE     a callback of the program itself; the library writes it (library/uprobe/callback.h)
+//
 // A VALUE is a number as the kernel reads it, with a sign if wanted: 64 bits. A TIME is a whole number of us, ms or s.
 #pragma once
 
@@ -21,6 +23,8 @@ struct Action {
   std::uint32_t error_number = 0;                // of return=; 0: errno is left as it is
   shared::Reg target = shared::kReturnRegister;  // of set
   bool is_of_return = false;                     // set $retval: at returns, else at entries and inside functions
+  std::uint32_t callback = 0;                    // of call=: its number
+  std::uint64_t cookie = 0;                      // of call=: CallbackGate::cookie; `value` is the gate's address
 };
 
 // The kind of the action that a trigger's first word begins; "set" is a word of its own, and what it sets is the next one.

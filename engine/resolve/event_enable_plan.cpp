@@ -97,9 +97,12 @@ Status Planner::add_change(const TriggerSpec& spec, const std::string& text, std
     error.help = "--allow-change permits it";
     return error;
   }
+  if (spec.kind == shared::TriggerKind::call_back && !rules_.may_call_back)
+    return about(text, 0, "callbacks are for a program that attaches to itself (uprobe/session.h)", EPERM);
   if (const char* why = reason_against(spec, probes_[places.front()].is_return)) return about(text, 0, why, EINVAL);
   made.value = spec.action.value, made.error_number = spec.action.error_number;
   if (spec.kind == shared::TriggerKind::set_register) made.target = static_cast<std::uint32_t>(spec.action.target);
+  if (spec.kind == shared::TriggerKind::call_back) made.target = spec.action.callback;
   for (const std::size_t probe : places) {
     const auto found = rules_.look ? rules_.look(probe, spec) : Result<ErrnoSource>(ErrnoSource{});
     if (!found) return about(text, 0, found.error().text, EINVAL);

@@ -28,6 +28,7 @@ struct ErrnoSource {
 // Which triggers that change the program are accepted.
 struct ChangeRules {
   bool are_allowed = true;
+  bool may_call_back = false;  // call=, which is for a process that has made the gate itself
   // Looks whether the place of a probe can be changed so; an Error's text reads on from nothing. Null: places are not known.
   std::function<Result<ErrnoSource>(std::size_t probe, const program::TriggerSpec& trigger)> look = {};
 };

@@ -73,6 +73,9 @@ bool fetches(const spec::ProbeSpec& spec, shared::Reg reg) {
   });
 }
 
+// glibc's. That of musl is its libc, which links nothing later on.
+bool is_loader(const std::string& path) { return path.substr(path.rfind('/') + 1).starts_with("ld-linux"); }
+
 }  // namespace
 
 bool shows_symbols(const Probe& probe) {
@@ -309,11 +312,18 @@ Result<ErrnoSource> ProbeBuilder::look_at_change(const Probe& probe, const progr
   if (probe.returns && probe.returns->mode == plan::ReturnMode::stub)
     return refused(
         "the returns of the function are seen by a stub, and there nothing can be changed (--return=exits says why)");
-  if (trigger.kind != shared::TriggerKind::override_return) return ErrnoSource{};
+  const bool calls_back = trigger.kind == shared::TriggerKind::call_back;
+  if (calls_back && is_loader(probe.spec.place.path))
+    return refused("a callback cannot run in the dynamic loader, whose work it needs itself");
+  if (calls_back && probe.returns && !fetches(probe.spec, shared::kReturnRegister))
+    return refused("the definition of a callback at the return has to fetch $retval");
+  if (calls_back && probe.returns) return ErrnoSource{.at = trigger.action.cookie};
+  if (!calls_back && trigger.kind != shared::TriggerKind::override_return) return ErrnoSource{};
   const std::string why = plan::reason_against_override(flows_.of(probe.site.file), probe.site);
   if (!why.empty())
-    return refused("return= does not suit the place: " + probe.spec.place.path + ":" + hex(probe.site.offset) + " " +
-                   why);
+    return refused(std::string(calls_back ? "a callback" : "return=") +
+                   " does not suit the place: " + probe.spec.place.path + ":" + hex(probe.site.offset) + " " + why);
+  if (calls_back) return ErrnoSource{.at = trigger.action.cookie};
   if (trigger.action.error_number == 0) return ErrnoSource{};
   const auto found = errno_for(probe);
   if (!found) return refused("it is not known where the program's libc has errno: leave errno= out");
@@ -327,6 +337,7 @@ Result<SwitchPlan> ProbeBuilder::plan_switches(const std::vector<Probe>& probes,
   layouts.reserve(probes.size());
   for (const Probe& probe : probes) layouts.push_back(probe.program.layout);
   const ChangeRules rules{.are_allowed = options_.allows_change,
+                          .may_call_back = options_.allows_callbacks,
                           .look = [&](std::size_t probe, const program::TriggerSpec& trigger) {
                             return look_at_change(probes[probe], trigger, in);
                           }};

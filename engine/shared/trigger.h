@@ -29,8 +29,9 @@ enum class TriggerKind : u32 {
   set_register,     // register `target` becomes `value`
   delay,            // the thread sleeps `value` nanoseconds
   send_signal,      // number `value`, to the thread, or to the process (SIGSTOP and its kind always)
+  call_back,        // the thread calls callback `target` of its own program, by the CallbackGate at `value`
 };
-inline constexpr u32 kTriggerKindCount = 11;
+inline constexpr u32 kTriggerKindCount = 12;
 
 // Where a thread's errno is: at the thread pointer + an offset, which is a number, or which the dynamic linker has written to a word of
 // libc's data (System V ABI, "ELF Handling For Thread-Local Storage", initial exec).
@@ -46,12 +47,13 @@ struct Trigger {
   // Of override_return, which may set errno:
   u32 error_number;  // ErrnoPlace::none: errno is left as it is
   u32 errno_place;   // ErrnoPlace
-  u64 errno_at;      // the offset, or the word's link-time address
+  u64 errno_at;      // the offset, or the word's link-time address; of call_back: CallbackGate::cookie
   u32 libc;          // index of libc in ProcessBlock::objects
   u32 reserved;
 };
 static_assert(sizeof(Trigger) == 48);
 
+inline constexpr u32 kMostCallbacks = 256;
 inline constexpr u64 kMostDelay = 10ull * 1000 * 1000 * 1000;  // nanoseconds
 
 inline constexpr u32 kSwitchOn = 0, kSwitchOff = 1;

@@ -38,6 +38,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -124,12 +125,57 @@ struct Event {
   std::optional<std::string> text(std::string_view field) const;
 };
 
+// A call at which a callback of the test runs: see uprobe/callback.h, which makes callbacks of functions with typed arguments.
+class Call {
+ public:
+  bool is_return() const { return is_return_; }
+  // An argument that is an integer or a pointer, and one that is a float or double, as its bytes, each counted from 0 among those of its
+  // kind; the others are on the stack. Of a return: the result, whatever the number.
+  std::uint64_t integer(std::size_t n) const;
+  std::uint64_t floating(std::size_t n) const;
+  // The 8 bytes `n` of the arguments on the stack.
+  std::uint64_t stacked(std::size_t n) const;
+
+  // At an entry: the function does not run, and returns this. At a return: it returns this.
+  void give(std::uint64_t result);
+  void give_floating(std::uint64_t bytes);
+  // The errno that the program finds after a callback that gives a result; else its own.
+  void set_error(int number) { error_ = number; }
+
+ private:
+  friend class Callbacks;
+  Call(void* frame, void* state, bool is_return) : frame_(frame), state_(state), is_return_(is_return) {}
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  void* const frame_;
+  void* const state_;
+  const bool is_return_;
+  bool has_result_ = false;
+  std::optional<int> error_;
+};
+
+struct Callback {
+  std::string definition;
+  bool at_return = false;
+  std::function<void(Call&)> run;
+};
+
+// What the callback of one definition did with its hits.
+struct CallbackCounts {
+  std::uint64_t called = 0;
+  std::uint64_t in_signal = 0;  // not called: within a signal handler
+  std::uint64_t unsure = 0;     // not called: the callers could not be followed
+  std::uint64_t nested = 0;     // not called: within a callback
+};
+
 struct Options {
-  std::vector<std::string> definitions;   // at least one
-  std::uint64_t buffer_bytes = 4u << 20;  // per ring in which hits wait; see Counts::lost
-  std::string agent = UPROBE_AGENT;       // libuprobe.so
-  std::string tool = UPROBE_TOOL;         // uprobe-run, for a session of a process with itself
-  std::string header = __FILE__;          // by its absolute path an installed agent is found, if `agent` is empty
+  std::vector<std::string> definitions = {};  // at least one, or a callback
+  std::uint64_t buffer_bytes = 4u << 20;      // per ring in which hits wait; see Counts::lost
+  std::string agent = UPROBE_AGENT;           // libuprobe.so
+  std::string tool = UPROBE_TOOL;             // uprobe-run, for a session of a process with itself
+  std::vector<Callback> callbacks = {};       // of a session of a process with itself; uprobe/callback.h
+  std::string header = __FILE__;              // by its absolute path an installed agent is found, if `agent` is empty
 };
 
 // The counts of one probe.
@@ -202,6 +248,8 @@ class Session {
   // What the events are, and what they have counted, some 50 ms ago: a hit whose Event has come is counted. The same names. None
   // after the end of the session.
   std::vector<EventInfo> info(const std::string& event = {}) const;
+  // Of Options::callbacks, in their order: also after the end of the session.
+  std::vector<CallbackCounts> callback_counts() const;
   // Counts from 0 again, with Counts and EventInfo. Events that were not taken stay.
   Status reset(const std::string& event = {});
 

@@ -320,6 +320,9 @@ class Refused(Changing):
             self.assertEqual(self.refusal(self.words(trigger), allow=False)[:4], [
                 "uprobe-run: --trigger: this trigger changes the program", f"  {trigger}", "  ^", "  --allow-change permits it"])
 
+    def test_callbacks_are_those_of_the_library(self):
+        self.assertIn("callbacks are for a program that attaches to itself", self.refusal(self.words("call=0,4096,1"))[0])
+
     def test_the_kernel_s_language_alone(self):
         self.assertIn("--allow-change does not go with --strict", self.refusal(self.words("return=1"), "--strict")[0])
 

@@ -54,7 +54,7 @@ class Installed(harness.TestCase):
         self.command("cmake", "-S", source, "-B", project, f"-DCMAKE_PREFIX_PATH={moved}",
                      *[f"-D{name}={path}" for name, path in compilers])
         self.command("cmake", "--build", project)
-        for name, tests in (("prices_test", 13), ("own_test", 10), ("own_process_test", 15)):
+        for name, tests in (("prices_test", 13), ("own_test", 10), ("own_process_test", 15), ("callback_test", 2)):
             told = self.command(os.path.join(project, name))
             self.assertRegex(told, rf"\[  PASSED  \] {tests} tests\.")
 
@@ -73,7 +73,7 @@ class Installed(harness.TestCase):
 
     def test_what_is_installed(self):
         moved = self.installed()
-        for path in ("bin/uprobe-run", "include/uprobe/session.h", "include/uprobe/marker.h", "share/uprobe-run/uprobe-gdb.py", "share/doc/uprobe-run/LICENSE",
+        for path in ("bin/uprobe-run", "include/uprobe/session.h", "include/uprobe/callback.h", "include/uprobe/marker.h", "share/uprobe-run/uprobe-gdb.py", "share/doc/uprobe-run/LICENSE",
                      "share/doc/uprobe-run/NOTICE",
                      "share/man/man1/uprobe-run.1.gz", "share/man/man5/uprobe-definitions.5.gz", "share/man/man3/uprobe-session.3.gz",
                      "share/doc/uprobe-run/README.md", "share/doc/uprobe-run/docs/guide.md",

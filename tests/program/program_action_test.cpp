@@ -60,6 +60,17 @@ TEST(Action, DelaysAndSignals) {
   }
 }
 
+TEST(Action, NamesACallback) {
+  const auto read = parse_trigger("call=255,0x7f0000001000,18446744073709551615");
+  ASSERT_TRUE(read) << read.error().text;
+  EXPECT_EQ(read->kind, TriggerKind::call_back);
+  EXPECT_EQ(read->action.callback, 255u);
+  EXPECT_EQ(read->action.value, 0x7f0000001000u);
+  EXPECT_EQ(read->action.cookie, ~std::uint64_t{0});
+  for (const char* text : {"call=", "call=1", "call=1,2", "call=1,2,", "call=257,1,1", "call=1,2,3,4"})
+    EXPECT_FALSE(parse_trigger(text)) << text;
+}
+
 TEST(Action, PointsAtMistakes) {
   const struct {
     const char* text;
