@@ -52,19 +52,30 @@ DomainGuard::DomainGuard(trace::Area& area, const Credentials& first, const targ
 }
 
 void DomainGuard::stop() {
-  stop_ = true;
+  {
+    const std::lock_guard lock(stop_lock_);
+    stop_ = true;
+  }
+  ends_.notify_all();
   if (thread_.joinable()) thread_.join();
+}
+
+// False: it is to stop, which a program that is short-lived would wait for.
+bool DomainGuard::rests(std::chrono::milliseconds pace) {
+  std::unique_lock lock(stop_lock_);
+  return !ends_.wait_for(lock, pace, [this] { return stop_; });
 }
 
 void DomainGuard::loop() {
   const auto pace = area_.has_switches() ? kSwitchPace : kLookPace;
-  for (auto next_look = Clock::now(); !stop_; std::this_thread::sleep_for(pace)) {
+  auto next_look = Clock::now();
+  do {
     static_cast<void>(catch_resource_exhaustion([&] {
       carrier_.step(domains_);
       if (Clock::now() >= next_look) look_at_all(), next_look = Clock::now() + kLookPace;
       return ok();
     }));
-  }
+  } while (rests(pace));
 }
 
 // A part in which triggers may change programs is marked before a process has it.

@@ -4,8 +4,8 @@
 // which also copies what triggers switch in one domain to the domains of equal or less privilege.
 #pragma once
 
-#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -45,6 +45,7 @@ class DomainGuard {
  private:
   Result<std::size_t> part_of(const Credentials& credentials);
   void loop();
+  bool rests(std::chrono::milliseconds pace);
   void look_at_all();
   void settle(const SessionWatch::Stray& stray);
   std::optional<MoveFailure> move(pid_t pid, std::optional<std::size_t> part);
@@ -63,7 +64,9 @@ class DomainGuard {
   std::map<pid_t, Trouble> troubles_;
   std::map<pid_t, std::string> failing_;  // their last move failed
   std::set<std::string> notes_;
-  std::atomic<bool> stop_{false};
+  std::mutex stop_lock_;
+  std::condition_variable ends_;
+  bool stop_ = false;
   std::thread thread_;
 };
 
