@@ -269,7 +269,8 @@ Addr ProcessArming::stands(const shared::Point& point) {
 }
 
 Status ProcessArming::arm(const std::vector<ArmedPlace>& texts, bool no_thread_runs) {
-  if (!target.is_held()) return no_thread_runs ? write_together(target, texts) : write_each(target, texts);
+  const bool waits = target.is_held() || (!is_live && target.is_new_program());
+  if (!waits) return no_thread_runs ? write_together(target, texts) : write_each(target, texts);
   texts_.insert(texts_.end(), texts.begin(), texts.end());
   return ok();
 }

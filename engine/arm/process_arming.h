@@ -97,8 +97,8 @@ class ProcessArming {
   bool has_standing(Addr at) const { return standing_.count(at.value) != 0; }
   void expect_standing(std::size_t more) { standing_.reserve(standing_.size() + more); }
 
-  // Texts of a stopped process wait for write_texts(), which writes all in the least time: if the tool were killed in between,
-  // the threads would run on with some of them.
+  // Texts of a stopped process, or of a program that has not begun, wait for write_texts(), which writes all in the least time, internal
+  // points first: if the tool were killed in between, the threads would run on with some of them.
   Status arm(const std::vector<ArmedPlace>& texts, bool no_thread_runs);
   Status write_texts();
 
