@@ -17,6 +17,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -200,6 +201,7 @@ def main():
     parser.add_argument("--rows", type=int, default=20000)
     parser.add_argument("--repetitions", type=int, default=3)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the events go, too
     with tempfile.TemporaryDirectory(prefix="uprobe-bench-tools.") as folder:
         try:
             show(*measure(Bench(options, folder), options.repetitions))
