@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "arch/abi/dwarf_registers.h"
 #include "engine/dwarf/package.h"
 
 namespace uprobe::dwarf {
@@ -188,8 +189,34 @@ bool is_in_frame(Dwarf_Die variable) {
   return expression[0].atom == DW_OP_fbreg && static_cast<Dwarf_Sword>(expression[0].number) < 0;
 }
 
+// The compiler counts from the stack pointer, which moves in the prologue: Rust's, and clang without a frame pointer.
+bool counts_from_stack_pointer(Dwarf_Die function) {
+  Dwarf_Attribute attribute;
+  Dwarf_Op* ops = nullptr;
+  std::size_t length = 0;
+  if (dwarf_attr_integrate(&function, DW_AT_frame_base, &attribute) == nullptr) return false;
+  return dwarf_getlocation(&attribute, &ops, &length) == 0 && length == 1 && ops[0].atom == DW_OP_reg0 + arch::kFrameSp;
+}
+
+// Whether each argument is at one place of the frame, which optimised code does not do.
+bool stores_all_arguments(const Dwarf_Die& function) {
+  bool has_any = false, has_other = false;
+  each_child(function, [&](Dwarf_Die& child) {
+    if (dwarf_tag(&child) != DW_TAG_formal_parameter) return;
+    Dwarf_Attribute attribute;
+    Dwarf_Op* ops = nullptr;
+    std::size_t length = 0;
+    const bool is_stored = dwarf_attr(&child, DW_AT_location, &attribute) != nullptr && is_everywhere(attribute) &&
+                           dwarf_getlocation(&attribute, &ops, &length) == 0 && length == 1 &&
+                           ops[0].atom == DW_OP_fbreg;
+    (is_stored ? has_any : has_other) = true;
+  });
+  return has_any && !has_other;
+}
+
 bool has_prologue(const Dwarf_Die& function) {
   if (says_optimised(function)) return false;
+  if (counts_from_stack_pointer(function)) return stores_all_arguments(function);
   bool in_frame = false, elsewhere = false;
   each_child(function, [&](Dwarf_Die& child) {
     const int tag = dwarf_tag(&child);

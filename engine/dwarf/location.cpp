@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <string_view>
 #include <utility>
 
 #include "arch/abi/dwarf_registers.h"
@@ -109,6 +110,8 @@ struct Place {
   Dwarf_Attribute& attribute;
   const Scopes& scopes;
   std::uint64_t address;
+  std::uint64_t bytes;  // of the variable; 0: not known
+  bool is_boolean;
 };
 
 // A link-time address; DWARF 5 may keep it in a table.
@@ -159,11 +162,40 @@ Result<Location> address_in(const Place& place, const Expression& expression) {
   return location;
 }
 
+// Whether the lowest bytes of an integer stay what they are in a conversion. One bit of a boolean is all of it.
+bool keeps_low_bytes(const Place& place, Dwarf_Die type) {
+  const std::uint64_t encoding = number_in(type, DW_AT_encoding).value_or(DW_ATE_float);
+  const char* name = dwarf_diename(&type);
+  const bool is_bit = name != nullptr && std::string_view(name).ends_with("_1");
+  const bool is_integer = encoding == DW_ATE_unsigned || encoding == DW_ATE_signed || encoding == DW_ATE_boolean;
+  return is_integer && (!is_bit || place.is_boolean) && dwarf_bytesize(&type) >= static_cast<int>(place.bytes);
+}
+
+// clang's "register; mask; and; convert": what is left away is above the bytes that the variable has.
+bool only_narrows(const Place& place, const Expression& expression) {
+  if (place.bytes == 0 || place.bytes > sizeof(std::uint64_t) || expression.count < 3) return false;
+  for (std::size_t at = 1; at + 1 < expression.count; ++at) {
+    const Dwarf_Op& op = expression.ops[at];
+    Dwarf_Die type;
+    if (op.atom == DW_OP_convert || op.atom == DW_OP_GNU_convert) {
+      if (dwarf_getlocation_die(&place.attribute, &op, &type) != 0 || !keeps_low_bytes(place, type)) return false;
+      continue;
+    }
+    const auto mask = constant_of(op);
+    const bool is_mask =
+        mask && (*mask & (*mask + 1)) == 0 && static_cast<std::uint64_t>(std::bit_width(*mask)) >= 8 * place.bytes;
+    if (!is_mask || at + 2 >= expression.count || expression.ops[++at].atom != DW_OP_and) return false;
+  }
+  return true;
+}
+
 // Ends in DW_OP_stack_value: the value itself, which is stored nowhere.
 Result<Location> computed(const Place& place, const Expression& expression) {
   const Dwarf_Op& first = expression.ops[0];
   const auto value = constant_of(first);
   if (value && expression.count == 2) return constant(*value);
+  if (const auto known = register_and_distance(first); known && known->second == 0 && only_narrows(place, expression))
+    if (const auto step = register_step(known->first)) return Location{.steps = {*step}};
   if (first.atom == DW_OP_entry_value || first.atom == DW_OP_GNU_entry_value)
     return not_understood("is not kept here: only what it was at the function's entry could be known");
   auto location = address_in(place, {expression.ops, expression.count - 1});
@@ -304,7 +336,10 @@ Result<Location> location_of(const DebugInfo::Handles& handles, Dwarf_Die variab
   if (found < 0) return not_understood("has a location that cannot be read");
   if (found == 0) return gone();
   if (found > 1) return not_understood("has several locations here");
-  return follow({handles, attribute, scopes, address}, {ops[0], counts[0]});
+  const Type type = type_of(variable);
+  const bool is_boolean =
+      type.tag == DW_TAG_base_type && number_in(type.die, DW_AT_encoding) == std::uint64_t{DW_ATE_boolean};
+  return follow({handles, attribute, scopes, address, size_of(type), is_boolean}, {ops[0], counts[0]});
 }
 
 }  // namespace uprobe::dwarf

@@ -201,9 +201,7 @@ Status set_type(Type type, Location& location, Argument& argument) {
     read_pointer(location);
     return ok();
   }
-  RETURN_IF_ERROR(set_scalar(type, argument));
-  const bool is_constant = !location.in_memory && location.steps.front().kind == StepKind::constant;
-  return argument.kind == Kind::floating && is_constant ? unfit("is a constant that cannot be fetched") : ok();
+  return set_scalar(type, argument);  // a constant has the bits of its type, also a floating one
 }
 
 }  // namespace uprobe::dwarf
