@@ -150,14 +150,15 @@ void expect_after(ProcessBlock& block, const SignalFrame& frame, bool shown) {
   }
 }
 
-// Internal points at system calls make or refuse the call at each arrival.
+// Internal points at system calls make or refuse the call at each arrival; so do those before calls, where no probe would be hit a second
+// time.
 u64 place_to_go_on(ProcessBlock& block, const SignalFrame& frame) {
   const Point* point = find_point(block, frame.ip);
   const bool repeated = forget_repeat(block, frame) && point != nullptr;
-  const bool makes_call = point != nullptr && (point->role == static_cast<u32>(shared::PointRole::system_call) ||
-                                               point->role == static_cast<u32>(shared::PointRole::quick_call));
-  if (repeated && !makes_call) return point->copy;
-  if (repeated) expect_repeat(block, frame);  // the handler may have changed the registers
+  const bool at_call = point != nullptr && point->role == static_cast<u32>(shared::PointRole::system_call);
+  const bool is_before = point != nullptr && shared::is_before_call(static_cast<shared::PointRole>(point->role));
+  if (repeated && !at_call && (!is_before || point->consumer != 0)) return point->copy;
+  if (repeated && at_call) expect_repeat(block, frame);  // the handler may have changed the registers
   return point == nullptr || point->prefix_window != 0 ? place_in_copy(block, frame.ip) : frame.ip;
 }
 

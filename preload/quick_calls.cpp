@@ -12,6 +12,7 @@
 
 #include "preload/deferred_signals.h"
 #include "preload/mappings.h"
+#include "preload/thread.h"
 #include "preload/virtual_mask.h"
 
 namespace uprobe::agent {
@@ -38,7 +39,11 @@ bool is_quick(long number) {
 
 bool make_at_once(ProcessBlock& block, const SystemCall& call, long& result) {
   const u64(&with)[6] = call.arguments;
-  if (!is_quick(call.number) || !begin_call(block)) return false;
+  if (!is_quick(call.number)) return false;
+  // Before the first hit of a process nothing else has found out where its libc keeps a thread's data; whether the return of a handler
+  // is seen depends on it (returns.cpp).
+  static_cast<void>(thread_id(block, true));
+  if (!begin_call(block)) return false;
   if (call.number == kSysRtSigprocmask) return change_mask(block, call, result);
   if (call.number == kSysMmap) return map_pages_at_once(block, call, result);
   if (call.number != kSysRtSigaction) return protect_pages_at_once(block, call, result);
