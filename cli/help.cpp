@@ -132,7 +132,7 @@ Output:
       --pair=PAIR           the same for 'OPENING:KEY[/SIZE] -> CLOSING:KEY', as
                             in 'open:$retval:s32 -> close:$arg1:s32'; without
                             sizes also how long each key was held (repeatable)
-      --summary-by=process  a row for each process that called a function
+      --summary-by=WHAT     process: a row for each process and function
       --summary-file=FILE   the table goes to FILE (- = standard output); with
                             --json as an array of objects
       --profile             after the trace, one line per probe, as in

@@ -168,10 +168,10 @@ class Merge(Marks):
             seen = harness.run([harness.tool(), f"--replay={self.recording}", f"--merge={self.kernels}", *options])
             self.assertEqual((seen.returncode, seen.stdout), (125, b""))
             self.assertIn(answer, seen.stderr.decode())
-        for path in (nothing, self.path("none")):
+        for path, answer in ((nothing, "trace-cmd cannot read it"), (self.path("none"), "/none: No such file or directory")):
             seen = harness.run([harness.tool(), f"--replay={self.recording}", f"--merge={path}"])
             self.assertNotEqual(seen.returncode, 0)
-            self.assertIn("trace-cmd cannot read it", seen.stderr.decode())
+            self.assertIn(answer, seen.stderr.decode())
         seen = harness.run([harness.tool(), f"--merge={self.kernels}", "-p", "libc:close", "--", "true"])
         self.assertEqual(seen.returncode, 125)
         self.assertIn("--replay=FILE --merge=", seen.stderr.decode())
