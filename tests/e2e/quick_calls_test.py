@@ -97,7 +97,8 @@ class Results(Calls):
     def test_sanitizers(self):
         self.check("-fsanitize=address")
         self.check("-fsanitize=undefined")
-        self.check("-fsanitize=thread")
+        # its own frames leave a signal less room than is above the page of the guard
+        self.check("-fsanitize=thread", kinds=KINDS)
 
     def test_attached(self):
         program = self.compile("work")

@@ -473,10 +473,11 @@ class Launched(TracersCase):
         os.kill(client.engine(), signal.SIGCONT)
         client.leave()
         lost = re.search(rb"uprobes/f [^\n]* hits, lost ([\d,]+) \(([^\n]*)\)", client.error)
-        self.assertIn(b"did not keep up", lost[2])
+        if lost:  # a quick machine reads all of them in the time that a client has
+            self.assertIn(b"did not keep up", lost[2])
         with open(client.trace, "rb") as file:
             printed = sum(line.count(b": f: (") for line in file)
-        self.assertEqual(printed + int(lost[1].replace(b",", b"")), client.counts["f"])
+        self.assertEqual(printed + (int(lost[1].replace(b",", b"")) if lost else 0), client.counts["f"], client.error)
         out, err = self.finish(b"\n")
         self.assertEqual(self.profile[b"g"], int(out), err)
 
