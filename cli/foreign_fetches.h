@@ -14,7 +14,7 @@ namespace uprobe::cli {
 // return, `retval` and `latency` are $retval and $latency.
 std::string with_fields(const std::string& place);
 
-// "work who, n": values with commas between them, behind a place.
+// "work who, n": values with commas between them, after a place.
 std::optional<Meant> of_listed_values(std::string_view text);
 
 // "work n > 2", "work where n > 2", "work /n > 2/": a condition without its word.

@@ -215,7 +215,7 @@ class Corpus(harness.TestCase):
         return found
 
     def check_lines(self, source, lines, is_optimised):
-        """Each place of the tool is one of gdb's. With optimisation gdb may stop behind a function's first instruction, at
+        """Each place of the tool is one of gdb's. With optimisation gdb may stop after a function's first instruction, at
         further places of a line in the same function, and at a later line than was asked for."""
         tool, debugger = self.lines_of_tool(source, lines), self.lines_of_gdb(source, lines)
         self.assertGreater(len(tool), 10)

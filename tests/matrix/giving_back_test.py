@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """All processes of the tool are killed at once, after one of the writes by which text comes into a program or goes out of it. The
-program begins threads meanwhile: a thread that then blocked SIGTRAP where the agent no longer sees it, and came to a breakpoint that
+program begins threads at the same time: a thread that then blocked SIGTRAP where the agent no longer sees it, and came to a breakpoint that
 is still there, would die. moments.c, preloaded into the tool, counts the writes.
 """
 import os
