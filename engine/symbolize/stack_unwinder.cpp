@@ -40,6 +40,12 @@ class Unwinder {
   }
 
  private:
+  // Whether the frame is known by the frame pointer. In any other function that register is a value like others, or a link of some
+  // outer frame, and may lead to a return address that an earlier call has left on the stack.
+  static bool keeps_link(const elf::FrameRow& row) {
+    return row.cfa.kind == elf::FrameRule::Kind::in_register && row.cfa.reg == kFramePointer;
+  }
+
   // Steps to the caller of a frame. False: there is none, or it is not known.
   bool step(const format::StackFrame& frame) {
     const CodeAt code = find_(frame.address - (frame.is_return ? 1 : 0));
@@ -53,6 +59,7 @@ class Unwinder {
       state_ = caller;
       return true;
     }
+    if (!keeps_link(*row)) return false;
     const auto top = elf::frame_top(*row, memory_, state_);
     return step_by_link(top && *top >= 16 ? *top - 16 : state_[kFrameSp].value_or(0));
   }
