@@ -69,14 +69,9 @@ Result<Fd> empty_file(const std::string& path) {
   return file;
 }
 
-Status write_all(const Fd& file, const std::string& path, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return about_file(path, "cannot be written", errno);
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return ok();
+Status write_flight(const Fd& file, const std::string& path, std::string_view bytes) {
+  const int error = write_all(file.get(), bytes.data(), bytes.size());
+  return error == 0 ? ok() : Status(about_file(path, "cannot be written", error));
 }
 
 // A flight recording, and the file that gets it when the process ends without having left.
@@ -305,14 +300,14 @@ Result<std::string> Line::dump(const Session& session, const std::string& path) 
   const auto file = empty_file(path);
   if (!file) return file.error();
   const std::uint64_t hits = flight_file_->flight.kept();
-  RETURN_IF_ERROR(write_all(*file, path, whole(session)));
+  RETURN_IF_ERROR(write_flight(*file, path, whole(session)));
   return std::to_string(hits);
 }
 
 // No process is there to which an error could be told.
 void Line::write_last(const Session& session) {
   if (!flight_file_ || left_) return;
-  static_cast<void>(write_all(flight_file_->file, flight_file_->path, whole(session)));
+  static_cast<void>(write_flight(flight_file_->file, flight_file_->path, whole(session)));
 }
 
 void Line::read_commands(Session& session) {
