@@ -57,7 +57,6 @@ void FileSearch::loop() {
     lock.unlock();
     const Status looked = catch_resource_exhaustion([&] { return job->found = look_into(job->order), ok(); });
     if (!looked) job->found = {.file = nullptr, .sites = {}, .why = job->order.shown + ": " + looked.error().text};
-    job->order_of_end = ++done_;
     job->is_done = true;
     tell_();
     lock.lock();

@@ -24,8 +24,7 @@ class FileSearch {
   struct Job {
     explicit Job(LookOrder its_order) : order(std::move(its_order)) {}
     const LookOrder order;
-    FileLook found;                // once it is done
-    std::size_t order_of_end = 0;  // likewise: how many jobs had been done with it
+    FileLook found;  // once it is done
     std::atomic<bool> is_taken{false}, is_done{false};
   };
   using Jobs = std::vector<std::shared_ptr<Job>>;
@@ -52,7 +51,6 @@ class FileSearch {
   std::map<Owner, std::deque<std::shared_ptr<Job>>> queues_;  // guarded, as are the next two
   Owner last_{};                                              // whose turn it was
   bool stop_ = false;
-  std::size_t done_ = 0;  // of the thread's
   std::thread thread_;
 };
 
