@@ -6,6 +6,7 @@ A test file ends with `harness.main()`. ctest passes the places of what was buil
 """
 import argparse
 import collections
+import contextlib
 import ctypes
 import hashlib
 import json
@@ -189,7 +190,8 @@ def stop_group(process):
     process.wait()
     for stream in (process.stdin, process.stdout, process.stderr):
         if stream:
-            stream.close()
+            with contextlib.suppress(BrokenPipeError):  # of a line that the process did not live to read
+                stream.close()
 
 
 def run_tool(definitions, command, options=(), stdin=b"", env=None, randomise=True, timeout=TIMEOUT):
