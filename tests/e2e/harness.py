@@ -182,11 +182,12 @@ def run(command, stdin=b"", env=None, timeout=TIMEOUT, before_exec=None, cwd=Non
 
 
 def stop_group(process):
-    """Kills the processes that a test has started, children included."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+    """Kills the processes that a test has started, children included. The number of a group that has no member left may be another
+    process's by now, where tests begin threads by the thousand; a group that has members keeps its number, and has no new leader.
+    """
+    if process.poll() is None or not os.path.exists(f"/proc/{process.pid}"):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     for stream in (process.stdin, process.stdout, process.stderr):
         if stream:

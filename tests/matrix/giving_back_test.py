@@ -8,7 +8,7 @@ import signal
 import time
 
 import harness
-from moments_test import WAIT, Moments, Run, kill
+from moments_test import WAIT, Moments, Run
 
 KILLS = 60 if harness.LONG else 12  # of each phase
 ALL = 2  # see moments.c
@@ -53,7 +53,7 @@ class Attached(Killed):
                 break
         if self.phase == "detach":
             before = self.arm(distance)
-        kill(tool.pid, signal.SIGINT)
+        tool.send_signal(signal.SIGINT)
         _, err = self.await_tool(tool)
         time.sleep(0.2)  # hundreds of threads begin
         self.test.assertIsNone(self.program.poll(), err)

@@ -181,7 +181,7 @@ class Attached(Run):
         if self.phase == "add":
             self.add()
         if self.phase == "detach":
-            kill(tool.pid, signal.SIGINT)
+            tool.send_signal(signal.SIGINT)
         self.await_moment(tool)
         self.moments.disarm()
         counted = self.moments.get(Moments.CALLS) - before
@@ -222,7 +222,7 @@ class Attached(Run):
             for _ in range(3):
                 test.assertEqual((self.line(), self.program.poll()), (self.LINE, None))
         self.wake()
-        kill(tool.pid, signal.SIGINT)
+        tool.send_signal(signal.SIGINT)
         said = tool.communicate(timeout=WAIT)[1]
         if is_gone:
             test.assertEqual(self.program.wait(WAIT), -signal.SIGKILL)
