@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A hit that waits for room in the rings, where the session's user wants that rather than to lose it (AreaHeader::patience).
+// A hit that waits for room in the rings, or for a ring that no other thread has claimed, where the session's user wants that rather
+// than to lose it (AreaHeader::patience).
 //
 // The thread goes on by itself: after the time that the user has set, when the tool has died, or when its heartbeat has been still for half
 // a second, so that a tool that is stopped holds no program. It holds no lock and no ring while it waits, and a signal handler may run.
@@ -56,6 +57,13 @@ bool has_patience(const ProcessBlock& block, const AreaHeader& area, Wait& wait)
   Wait wait;
   while (built == Built::no_room && has_patience(*builder.hit->block, *builder.area, wait))
     if (!record_on_cpu(builder, built) && !record_claimed(builder, built, Claim::any)) built = Built::no_room;
+}
+
+[[gnu::noinline]] bool claim_with_patience(RecordBuilder& builder, Built& built) {
+  Wait wait;
+  while (has_patience(*builder.hit->block, *builder.area, wait))
+    if (record_claimed(builder, built, Claim::any)) return true;
+  return false;
 }
 
 }  // namespace uprobe::agent

@@ -94,7 +94,7 @@ inline void record(RecordBuilder& builder, u32 event_index) {
   EventCounts& counts = *builder.counts;
   Built built = Built::ok;
   const bool is_built = !builder.looks && record_on_cpu(builder, built);
-  if (!is_built && !record_claimed(builder, built, Claim::any)) {
+  if (!is_built && !record_claimed(builder, built, Claim::any) && !claim_with_patience(builder, built)) {
     if (builder.addends != nullptr) builder.addends->found = false;
     return builder.is_off ? count(counts.disabled) : count_lost(builder.area, counts.lost_busy);
   }

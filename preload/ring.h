@@ -125,6 +125,8 @@ void forget_cpu(const ProcessBlock& block);
 // patience.cpp. Makes one record after the ring was full (`built`), as soon as the reader has made room for it, if it does so in the time
 // that the session allows.
 void record_with_patience(RecordBuilder& builder, Built& built);
+// The same after every ring was claimed by other threads. False: none has become free in that time.
+bool claim_with_patience(RecordBuilder& builder, Built& built);
 // For a loop that waits for room, with a Wait of its own. Waits a moment. False: hits do not wait in this session, the time is over, or
 // the tool is still or gone.
 struct Wait {

@@ -2,6 +2,8 @@
 // A hit that waits for room: while the tool's heartbeat moves, and not longer than it takes to see that it does not.
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "preload/ring.h"
 #include "tests/agent/recording.h"
 
@@ -78,6 +80,30 @@ TEST_F(Patience, EndsInTime) {
   header().patience = 0;
   Wait none;
   EXPECT_FALSE(waits(none));
+}
+
+TEST_F(Patience, AHitWaitsForARingThatAnotherThreadHasClaimed) {
+  session_.area().ring(0).owner = 1;
+  std::thread other([this] {
+    for (u32 beat = 8; beat < 1000; ++beat) {
+      __atomic_store_n(&header().tool_heartbeat, beat, __ATOMIC_RELEASE);
+      std::this_thread::yield();
+    }
+    __atomic_store_n(&session_.area().ring(0).owner, 0, __ATOMIC_RELEASE);
+  });
+  header().tick_rate = u64{1} << 32;  // a tick is a nanosecond
+  session_.hit({}, true);
+  other.join();
+  EXPECT_EQ(session_.records(0), 1U);
+  EXPECT_EQ(session_.counts().lost_busy, 0U);
+}
+
+TEST_F(Patience, AHitThatDoesNotWaitForARingIsCounted) {
+  session_.area().ring(0).owner = 1;
+  header().patience = 0;
+  session_.hit({}, true);
+  EXPECT_EQ(session_.records(0), 0U);
+  EXPECT_EQ(session_.counts().lost_busy, 1U);
 }
 
 }  // namespace

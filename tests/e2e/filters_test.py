@@ -121,7 +121,8 @@ class Threads(harness.TestCase):
     def check(self, shape, command, expected_hits):
         program = self.copy_of(harness.fixture(shape))
         trace = self.path("trace")
-        done = harness.run([*harness.tracer("-o", trace), "-p", f"p:n {program}:take_numbers a=%di:u64", "--filter=a < 7",
+        done = harness.run([*harness.tracer("-o", trace), "--overflow=wait:1m",  # threads without rseq claim rings
+                            "-p", f"p:n {program}:take_numbers a=%di:u64", "--filter=a < 7",
                             "-p", f"p:t {program}:take_text text=+0(%di):string", '--filter=text ~ "*[37] *"', "--",
                             program, *command])
         self.assertEqual(done.returncode, 0, done.stderr)
