@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "engine/base/procfs.h"
@@ -87,9 +88,19 @@ bool Conversation::has_request() {
 
 Status Conversation::begin() { return say(MailState::working); }
 
+// A thread that answers late each time takes as much of the tool's time as one that does not answer.
 Status Conversation::await_result() {
-  const std::uint32_t wanted = shared::turn(shared::number_after(number_, 1), MailState::result);
   const auto begun = std::chrono::steady_clock::now();
+  Status heard = wait_for(shared::turn(shared::number_after(number_, 1), MailState::result), begun);
+  const auto waited = std::chrono::steady_clock::now() - begun;
+  if (patience_) *patience_ -= waited;
+  if (!heard) in_vain_ += waited;
+  return heard;
+}
+
+Status Conversation::wait_for(std::uint32_t wanted, std::chrono::steady_clock::time_point begun) {
+  const std::chrono::nanoseconds patience =
+      patience_ ? std::min<std::chrono::nanoseconds>(*patience_, kPatience) : kPatience;
   for (;;) {
     const std::uint32_t rung = line_.rung(), heard = hear();
     if (heard == wanted) return ok();
@@ -99,7 +110,7 @@ Status Conversation::await_result() {
     const auto waited = std::chrono::steady_clock::now() - begun;
     if (waited > kOfStopped && !line_.may_answer())
       return Error{.code = Code::system, .text = "the waiting thread has been stopped"};
-    if (waited > kPatience) return Error{.code = Code::system, .text = "the waiting thread does not answer"};
+    if (waited > patience) return Error{.code = Code::system, .text = "the waiting thread does not answer"};
     line_.wait(rung, kLook);
   }
 }
@@ -117,11 +128,16 @@ Result<std::uint64_t> Conversation::command(const std::array<std::uint64_t, 7>& 
   return result;
 }
 
+Status Conversation::answer() {
+  number_ = shared::number_after(number_, 1);
+  RETURN_IF_ERROR(say(MailState::done));
+  line_.wake();
+  return ok();
+}
+
 bool Conversation::finish() {
   const std::uint32_t before = number_;
-  number_ = shared::number_after(number_, 1);
-  if (!say(MailState::done)) return false;
-  line_.wake();
+  if (!answer()) return false;
   const auto deadline = std::chrono::steady_clock::now() + kLastWord;
   std::uint32_t heard = hear();
   while (heard == shared::turn(before, MailState::abandoned) && std::chrono::steady_clock::now() < deadline) {

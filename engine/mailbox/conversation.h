@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "engine/base/result.h"
 #include "engine/shared/mailbox.h"
@@ -59,6 +60,11 @@ class Conversation {
   // `line` must outlive it.
   explicit Conversation(MailLine& line) : line_(line) {}
 
+  // How long the tool waits for all answers from now on together. Without this call: for each answer two seconds.
+  void limit_patience(std::chrono::nanoseconds patience) { patience_ = patience; }
+  // What it has waited for answers that have not come, since that call.
+  std::chrono::nanoseconds waited_in_vain() const { return in_vain_; }
+
   // Whether a new request waits; notes its number. False: there is none, or it has been seen.
   bool has_request();
   // Whether the request is the one that was seen, and its thread still waits for the answer.
@@ -67,7 +73,9 @@ class Conversation {
   Status begin();
   // Makes the thread execute a command and returns the result.
   Result<std::uint64_t> command(const std::array<std::uint64_t, 7>& words);
-  // Lets the thread go on. False: it had given up.
+  // Lets the thread go on, and waits for nothing.
+  Status answer();
+  // The same. False: it had given up; one that is about to is waited for.
   bool finish();
 
  private:
@@ -75,8 +83,12 @@ class Conversation {
   Status say(shared::MailState state);
   Status await_result();
 
+  Status wait_for(std::uint32_t wanted, std::chrono::steady_clock::time_point begun);
+
   MailLine& line_;
   std::uint32_t number_ = 0;
+  std::optional<std::chrono::nanoseconds> patience_;  // that is left
+  std::chrono::nanoseconds in_vain_{0};
 };
 
 // Whether a copy of a slot has a request that has not been seen.

@@ -32,7 +32,6 @@ namespace {
 
 using shared::MailSlot;
 using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::microseconds kIdlePace = 50ms, kExecPace = 100us, kTurn = 100us;
 // The pause between two looks at all processes: this long, and a multiple of the time that one look takes.
@@ -119,13 +118,13 @@ void MailService::loop() {
     const std::vector<FutexSeen> seen = bells();
     serve_all(was_rung);
     const bool is_to_look = has_missed_ || !strangers_.empty();
-    const std::chrono::nanoseconds pace = exec_.waiting() ? kExecPace : kIdlePace;
+    const std::chrono::nanoseconds pace = exec_.waiting() || !behind_.empty() ? kExecPace : kIdlePace;
     const auto pause = is_to_look ? std::clamp<std::chrono::nanoseconds>(next_look_ - Clock::now(), 100us, pace) : pace;
     if (!stop_) was_rung = futex_wait_any(seen, pause);
     while (waiting_ != 0) std::this_thread::sleep_for(kTurn);
   }
   exec_.answer_all();
-  for (const auto& request : std::exchange(put_off_, {})) request->thread.finish();
+  for (const auto& request : std::exchange(put_off_, {})) static_cast<void>(request->thread.answer());
 }
 
 // Where the bell rings again and again without an id, another process may be removing the ids.
@@ -139,6 +138,7 @@ void MailService::serve_all(bool was_rung) {
   nameless_ = was_rung && served == served_ && strangers == strangers_.size() ? nameless_ + 1 : 0;
   if (nameless_ > 1) has_missed_ = true;
   if ((has_missed_ || !strangers_.empty()) && Clock::now() >= next_look_) look_at_all();
+  answer_one_behind();
   exec_.step();
   is_following_ = exec_.waiting();
   if (!is_following_) exec_files_.clear();
@@ -195,7 +195,7 @@ void MailService::refuse(std::uint32_t called) {
 }
 
 // False: it is not in the session, or may not be inspected, or its mailbox was empty.
-bool MailService::look_at(pid_t pid) {
+bool MailService::look_at(pid_t pid, bool is_its_turn) {
   auto member = open_member(area_, pid);
   shared::Mailbox box{};
   if (!member || !member->files.read(member->mailbox(), &box, sizeof box)) return false;
@@ -203,6 +203,11 @@ bool MailService::look_at(pid_t pid) {
   bool found = false;
   for (std::size_t i = 0; i < shared::kMailSlots; ++i) {
     if (!has_request(box.slots[i])) continue;
+    if (is_its_turn ? found : is_behind(process->part)) {
+      behind_.emplace(pid, process->part);
+      found = true;
+      break;
+    }
     answer(process, process->mailbox() + offsetof(shared::Mailbox, slots) + i * sizeof(MailSlot));
     found = true;
   }
@@ -340,22 +345,56 @@ void MailService::answer(const std::shared_ptr<const Member>& process, Addr at) 
 }
 
 void MailService::serve_and_finish(const std::shared_ptr<Request>& request) {
+  const std::size_t part = request->process->part;
+  const auto begun = Clock::now();
+  if (area_.live_count() > 1) request->thread.limit_patience(turns_.patience(part, begun));
   request->is_put_off = false;
   const Status served = blocks_.contains(Addr{request->slot.block})
                             ? catch_resource_exhaustion([&] { return serve(request); })
                             : Status(Error{.code = Code::damaged, .text = "a malformed request"});
   if (!served) note_failure(served.error().text);
-  if (!request->is_put_off) request->thread.finish();
+  if (!request->is_put_off) static_cast<void>(request->thread.answer());
+  const auto ended = Clock::now();
+  turns_.charge(part, ended, ended - begun, request->thread.waited_in_vain());
+}
+
+// Where all processes have the same rights they wait for one another.
+bool MailService::is_behind(std::size_t part) const {
+  return area_.live_count() > 1 && turns_.is_behind(part, Clock::now());
+}
+
+bool MailService::is_ready(const Request& request) const {
+  return FileSearch::is_done(request.files.jobs) || is_late(request.files);
 }
 
 // Those whose files have been looked into.
 void MailService::take_put_off() {
   for (const auto& request : std::exchange(put_off_, {})) {
     if (!request->process->lives() || !request->thread.still_waits()) continue;
-    if (FileSearch::is_done(request->files.jobs) || is_late(request->files))
+    if (is_ready(*request) && !is_behind(request->process->part))
       serve_and_finish(request);
     else
       put_off_.push_back(request);
+  }
+}
+
+// Of the part whose debt is the smallest.
+void MailService::answer_one_behind() {
+  const auto of_process = [this](const auto& one) { return turns_.behind_until(one.second); };
+  const auto of_request = [this](const auto& one) {
+    return is_ready(*one) ? turns_.behind_until(one->process->part) : Clock::time_point::max();
+  };
+  const auto process = std::ranges::min_element(behind_, {}, of_process);
+  const auto request = std::ranges::min_element(put_off_, {}, of_request);
+  const bool has_process = process != behind_.end(), has_ready = request != put_off_.end() && is_ready(**request);
+  if (has_ready && (!has_process || of_request(*request) < of_process(*process))) {
+    const auto chosen = *request;
+    put_off_.erase(request);
+    serve_and_finish(chosen);
+  } else if (has_process) {
+    const pid_t pid = process->first;
+    behind_.erase(process);
+    look_at(pid, true);
   }
 }
 
@@ -519,7 +558,7 @@ Status MailService::serve_exec(const std::shared_ptr<Request>& request, const Re
     const auto now = find_requester(area_, *request->process, request->at, request->slot);
     return now && now->pid == requester.pid && now->tid == requester.tid;
   };
-  const auto answer = [request] { request->thread.finish(); };
+  const auto answer = [request] { static_cast<void>(request->thread.answer()); };
   is_following_ = true;  // before the thread proceeds
   request->is_put_off =
       !exec_.begins({requester.pid, requester.tid, path, static_cast<int>(slot.folder)}, {still_asks, answer, [] {}});

@@ -35,6 +35,7 @@
 #include "engine/service/known_blocks.h"
 #include "engine/service/requester.h"
 #include "engine/service/seen_exec.h"
+#include "engine/service/turns.h"
 #include "engine/symbolize/code_maps.h"
 #include "engine/symbolize/mapping_log.h"
 #include "engine/target/process_list.h"
@@ -99,11 +100,12 @@ class MailService {
   Notes notes() const;
 
  private:
+  using Clock = std::chrono::steady_clock;
   // For large files, which another thread looks into (search/file_search.h).
   struct FileWait {
     FileSearch::Jobs jobs;
     unsigned rounds = 0;
-    std::chrono::steady_clock::time_point until{};
+    Clock::time_point until{};
   };
   // A copy of a request, so that what the process does to it later changes nothing.
   struct Request {
@@ -128,10 +130,13 @@ class MailService {
   void look_at_all();
   void refuse(std::uint32_t called);
   bool look_for(std::uint32_t called, std::set<pid_t>& seen);
-  bool look_at(pid_t pid);
+  bool look_at(pid_t pid, bool is_its_turn = false);
   void answer(const std::shared_ptr<const Member>& process, Addr at);
   void serve_and_finish(const std::shared_ptr<Request>& request);
   void take_put_off();
+  bool is_ready(const Request& request) const;
+  bool is_behind(std::size_t part) const;
+  void answer_one_behind();
   bool has_to_wait(FileWait& wait, target::Target& target);
   bool is_late(const FileWait& wait) const;
   bool is_ready(pid_t pid);
@@ -161,6 +166,8 @@ class MailService {
   KnownBlocks blocks_;
   std::vector<std::shared_ptr<Request>> put_off_;  // until files have been looked into
   std::map<pid_t, FileWait> exec_files_;           // the same for programs at the end of execve
+  Turns turns_;
+  std::map<pid_t, std::size_t> behind_;  // processes with requests that stand behind others, and their parts
   ExecFollower exec_;
   ForeignBreakpoints foreign_breakpoints_;
   GeneratedCode generated_;
@@ -171,7 +178,7 @@ class MailService {
   std::uint64_t served_ = 0;           // looks that found requests
   unsigned nameless_ = 0;
   bool has_missed_ = false;  // a thread has rung, and its id is not known
-  std::chrono::steady_clock::time_point next_look_{};
+  Clock::time_point next_look_{};
   std::map<std::size_t, std::uint32_t> flush_requests_;  // by live part, as last seen
   std::atomic<std::uint32_t> flush_round_{0};
   std::atomic<bool> stop_{false};

@@ -5,6 +5,7 @@ and counts, but other processes are unharmed, and the tool ends.
 import os
 import re
 import subprocess
+import unittest
 
 import harness
 
@@ -63,6 +64,16 @@ class Adversaries(harness.TestCase):
         seen = self.attack("forks")
         self.assertEqual((seen.returncode, seen.stdout), (0, b"wrong: 0\n"), seen.stderr)
         self.assertEqual(seen.counts().get("worked"), 30, seen.stderr)
+
+    @unittest.skipIf(os.geteuid() != 0, "other users need root")
+    def test_processes_that_do_not_answer_keep_no_other_user_waiting(self):
+        """The tool waits for each of their 93 requests. A thread that waits itself gives up after ten seconds."""
+        libm = os.path.join(os.path.dirname(harness.libc_of(self.program)), "libm.so.6")
+        os.chmod(self.folder, 0o755)
+        os.chmod(self.program, 0o755)
+        seen = harness.run_tool([self.definitions[0], f"p:root {libm}:cbrt"], [self.program, "silent", "3"], ["-b", "64K"])
+        self.assertEqual((seen.returncode, seen.stdout), (0, b"wrong: 0, ended: 0\n"), seen.stderr)
+        self.assertEqual(seen.counts().get("root"), 10, seen.stderr)
 
     def test_the_area_is_at_another_address_each_time(self):
         places = set()

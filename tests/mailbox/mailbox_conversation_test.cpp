@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <random>
+#include <thread>
 
 #include "engine/mailbox/conversation.h"
 #include "engine/mailbox/mail_target.h"
@@ -88,6 +89,29 @@ TEST(Conversation, AStoppedThreadIsNotWaitedFor) {
   EXPECT_EQ(result.error().text, "the waiting thread has been stopped");
 }
 
+TEST(Conversation, AThreadThatIsSilentOrLateUsesUpThePatience) {
+  using namespace std::chrono_literals;
+  FakeLine line;
+  Conversation thread(line);
+  line.say(5, MailState::request);
+  ASSERT_TRUE(thread.has_request() && thread.begin());
+  thread.limit_patience(50ms);
+  int late = 0;
+  line.before_read = [&] {
+    if (line.heard() != MailState::command || ++late % 2 != 0) return;
+    std::this_thread::sleep_for(20ms);
+    line.say(line.heard_number() + 1, MailState::result);
+  };
+  int answers = 0;
+  while (thread.command(kCommand)) ++answers;
+  EXPECT_LT(answers, 4);
+  EXPECT_GE(thread.waited_in_vain(), 20ms);
+  line.before_read = [] {};
+  const auto result = thread.command(kCommand);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().text, "the waiting thread does not answer");
+}
+
 TEST(Conversation, ATornWordIsNone) {
   FakeLine line;
   Conversation thread(line);
@@ -122,6 +146,18 @@ TEST(Conversation, AThreadThatGivesUpIsNotWaitedFor) {
     EXPECT_EQ(line.waits, 0);
     EXPECT_FALSE(thread.still_waits());
   }
+}
+
+TEST(Conversation, AnAnswerWaitsForNothing) {
+  FakeLine line;
+  line.say(3, MailState::request);
+  Conversation thread(line);
+  ASSERT_TRUE(thread.has_request() && thread.begin());
+  line.say(3, MailState::abandoned);
+  EXPECT_TRUE(thread.answer());
+  EXPECT_EQ(line.heard(), MailState::done);
+  EXPECT_EQ(line.waits, 0);
+  EXPECT_EQ(line.wakes, 1);
 }
 
 TEST(Conversation, AProcessThatIsGoneIsNoRequest) {
