@@ -98,40 +98,71 @@ void DomainGuard::has_come(pid_t pid) {
   watch_.forget(pid);
 }
 
-void DomainGuard::look_at(pid_t pid) {
-  const std::lock_guard lock(lock_);
-  if (const auto stray = watch_.look_at(pid)) settle(*stray);
-}
+void DomainGuard::look_at(pid_t pid) { settle(pid); }
 
+// A process that does not stop takes some tenths of a second. Those that have not been tried come first, and there is a next look soon.
 void DomainGuard::look_at_all() {
-  const std::lock_guard lock(lock_);
-  for (const SessionWatch::Stray& stray : watch_.step()) settle(stray);
+  const auto until = Clock::now() + kLookPace;
+  for (const pid_t pid : find_strays()) {
+    settle(pid);
+    if (Clock::now() >= until) break;
+  }
 }
 
-void DomainGuard::settle(const SessionWatch::Stray& stray) {
+std::vector<pid_t> DomainGuard::find_strays() {
+  const std::lock_guard lock(lock_);
+  std::vector<std::pair<int, pid_t>> found;
+  for (const SessionWatch::Stray& stray : watch_.step()) {
+    const auto trouble = troubles_.find(stray.pid);
+    const bool is_known = trouble != troubles_.end();
+    if (!is_known || trouble->second.next <= Clock::now())
+      found.emplace_back(is_known ? trouble->second.tries : 0, stray.pid);
+  }
+  std::ranges::stable_sort(found, {}, &std::pair<int, pid_t>::first);
+  std::vector<pid_t> pids;
+  for (const auto& [tries, pid] : found) pids.push_back(pid);
+  return pids;
+}
+
+// Its credentials are read here: what was read before another thread has moved it may be wrong by now.
+void DomainGuard::settle(pid_t pid) {
+  std::unique_lock lock(lock_);
+  moved_.wait(lock, [&] { return !moving_.contains(pid); });
+  const auto stray = watch_.look_at(pid);
+  if (!stray) return;
   if (troubles_.size() > kMostTroubles) troubles_.clear();
-  Trouble& trouble = troubles_[stray.pid];
+  const Trouble trouble = troubles_[pid];
   if (Clock::now() < trouble.next) return;
-  const auto part = part_of(stray.credentials);
+  const auto part = part_of(stray->credentials);
   const bool is_restless = trouble.moves == kMostMoves;
+  moving_.insert(pid);
+  lock.unlock();
   // Without a part to move to, its part is taken away.
-  auto failure = move(stray.pid, part && !is_restless ? std::optional(*part) : std::nullopt);
+  auto failure = move(pid, part && !is_restless ? std::optional(*part) : std::nullopt);
+  lock.lock();
+  moving_.erase(pid);
+  moved_.notify_all();
   if (failure && failure->is_cut_off && !part) failure->error = part.error();
   if (failure && failure->is_cut_off && is_restless) failure->error.text = "it changed them too often";
-  failing_.erase(stray.pid);
+  note(pid, failure);
+}
+
+void DomainGuard::note(pid_t pid, const std::optional<MoveFailure>& failure) {
+  Trouble& trouble = troubles_[pid];
+  failing_.erase(pid);
   if (!failure) {
     trouble = {.moves = trouble.moves + 1};
-    return watch_.forget(stray.pid);
+    return watch_.forget(pid);
   }
   if (!failure->is_cut_off) {
     // A stop disturbs the process: one that failed is repeated ever more rarely.
     trouble.next = Clock::now() + kAgain * (1 << std::min(trouble.tries++, kMostDoublings));
-    return fail(stray.pid, failure->error);
+    return fail(pid, failure->error);
   }
   if (notes_.size() < kMostNotes)
-    notes_.insert(procfs::called(stray.pid) +
+    notes_.insert(procfs::called(pid) +
                   " has changed its credentials and is no longer recorded: " + failure->error.text);
-  watch_.forget(stray.pid);
+  watch_.forget(pid);
 }
 
 // On a thread of its own: after a failed stop the kernel releases some threads only when their tracer thread ends.

@@ -47,7 +47,9 @@ class DomainGuard {
   void loop();
   bool rests(std::chrono::milliseconds pace);
   void look_at_all();
-  void settle(const SessionWatch::Stray& stray);
+  std::vector<pid_t> find_strays();
+  void settle(pid_t pid);
+  void note(pid_t pid, const std::optional<MoveFailure>& failure);
   std::optional<MoveFailure> move(pid_t pid, std::optional<std::size_t> part);
   void fail(pid_t pid, const Error& error);
 
@@ -62,6 +64,8 @@ class DomainGuard {
     std::chrono::steady_clock::time_point next{};
   };
   std::map<pid_t, Trouble> troubles_;
+  std::set<pid_t> moving_;                // without the lock, so that no other process waits for one that does not stop
+  std::condition_variable moved_;         // one of them has been
   std::map<pid_t, std::string> failing_;  // their last move failed
   std::set<std::string> notes_;
   std::mutex stop_lock_;

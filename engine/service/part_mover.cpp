@@ -9,12 +9,14 @@
 #include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/base/procfs.h"
 #include "engine/inject/descriptor_room.h"
 #include "engine/inject/load.h"
+#include "engine/inject/locked_memory_room.h"
 #include "engine/inject/seccomp.h"
 #include "engine/process/mapped_memory.h"
 #include "engine/process/members.h"
@@ -156,6 +158,9 @@ class StoppedMember {
     return replace_part(*process_, member_.area, area, part);
   }
   void let_go() { process_->let_go(); }
+  void make_room(std::optional<LockedMemoryRoom>& room) {
+    room.emplace(*process_, member_.mailbox() + offsetof(shared::Mailbox, reserved));
+  }
   // Its calls are summed up in a bank of the other part.
   Status forget_bank() {
     const std::uint32_t none = 0;
@@ -179,11 +184,18 @@ std::optional<MoveFailure> move_to_part(pid_t pid, const trace::Area& area, std:
   auto stopped = StoppedMember::stop(pid, area);
   if (!stopped) return MoveFailure{.error = stopped.error()};
   const bool is_at_rest = stopped->finish(area);
-  if (Status taken = stopped->cut_off(area); !taken) return MoveFailure{.error = taken.error()};
+  std::optional<LockedMemoryRoom> room;
+  Status taken = stopped->cut_off(area);
+  if (!taken) {
+    stopped->make_room(room);
+    taken = stopped->cut_off(area);
+  }
+  if (!taken) return MoveFailure{.error = taken.error()};
   Status given = Error{.code = Code::refused, .text = "a thread does not leave its hit"};
   if (is_at_rest && part) given = stopped->give(area, *part);
   if (is_at_rest && given) return std::nullopt;
   if (!given) static_cast<void>(stopped->cut_off(area));  // it may be mapped in part
+  room.reset();
   stopped->let_go();
   if (const auto block = find_block(pid)) static_cast<void>(disarm_running(pid, *block));
   return MoveFailure{

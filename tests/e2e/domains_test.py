@@ -54,6 +54,12 @@ class Changes(Traced):
         self.assertEqual([text for text in seen.texts if text not in ("thread", "after")], [])
         self.assertIn("after", seen.texts)
 
+    def test_one_that_has_locked_its_memory(self):
+        """Without room for more locked memory no mapping succeeds after the change; so the tool makes room for its own."""
+        seen = self.traced("part", "child", "lock", "hit=before", "drop", "part", "hit=after", "end")
+        self.assertEqual(len(set(seen.parts)), 2, seen.stderr)
+        self.assertEqual(seen.texts, ["before", "after"], seen.stderr)
+
     def test_by_its_own_system_calls_soon(self):
         seen = self.traced("part", "child", "hit=before", "drop_raw", "settle=1000", "part", "hit=after", "end")
         self.assertEqual(len(set(seen.parts)), 2, seen.parts)
@@ -115,6 +121,13 @@ class Adversaries(Traced):
                            "end", controls=controls)
         self.assertIn("first", seen.texts)
         self.assertNotIn("unseen", seen.texts)
+
+
+class Unstoppable(Traced):
+    def test_no_other_process_waits_for_them(self):
+        """To try to stop them takes the tool some tenths of a second each: a minute in all."""
+        seen = self.traced("unstoppable=200", "settle=500", "child", "exec", self.fixture, "hit=after", timeout=25)
+        self.assertEqual(seen.texts, ["after"], seen.stderr)
 
 
 class Programs(Case):
