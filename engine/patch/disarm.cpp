@@ -229,8 +229,9 @@ Status disarm_unstopped(pid_t pid, Addr block, bool keeps_own) {
 Status disarm_waiting(pid_t pid, Addr block) { return disarm_unstopped(pid, block, false); }
 
 // On a thread of its own: the kernel releases one that waits in it, and did not stop, only when its tracer's thread ends.
-Status disarm_running(pid_t pid, Addr block) {
+Status disarm_running(pid_t pid, Addr block, Stop stop) {
   constexpr std::chrono::milliseconds kMostWaited{200};
+  if (stop == Stop::no) return disarm_unstopped(pid, block, true);
   Status done = ok();
   const auto work = [&] {
     auto process = target::StoppedProcess::hold(pid, kMostWaited);

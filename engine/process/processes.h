@@ -57,10 +57,11 @@ using target::threads_of;
 // stay, so a thread that has already trapped still finds its copy. If the process ends during this, that is no error. Long
 // jumps in padding stay, unreachable, because a thread may still be about to execute one. An Error also when some of the tool's
 // breakpoints had to stay; the process then still needs the agent's handlers. disarm_waiting: all threads of the process are
-// stopped, or wait for the tool. disarm_running stops them for a moment; where it cannot, the internal points stay, which is an
-// Error.
+// stopped, or wait for the tool. disarm_running stops them for a moment, for which it waits some tenths of a second; where it cannot,
+// or may not, the internal points stay, which is an Error.
 Status disarm_waiting(pid_t pid, Addr block);
-Status disarm_running(pid_t pid, Addr block);
+enum class Stop { yes, no };
+Status disarm_running(pid_t pid, Addr block, Stop stop = Stop::yes);
 
 // The agent in a process, and its block; of any session. Code::not_found when there is no agent that has begun to work,
 // Code::refused when it is one of another version.

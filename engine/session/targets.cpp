@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 
 #include "engine/attach/attach.h"
 #include "engine/base/exhaustion.h"
@@ -223,14 +224,35 @@ void Targets::let_go_of_all(bool waits_at_end) {
   bool found_new = true;
   for (int looks = 0; found_new && looks < kMostLooks; ++looks) {
     found_new = false;
-    for (const pid_t pid : control::processes_mapping(*area, earlier_)) {
+    auto pids = control::processes_mapping(*area, earlier_);
+    std::ranges::stable_partition(pids, std::not_fn(target::has_thread_that_cannot_stop));
+    for (const pid_t pid : pids) {
       if (seen.count(pid) != 0 || target::borrows_memory(pid)) continue;  // restored together with its parent
       seen.insert(pid);
       found_new = true;
       if (!control::is_tool_of(pid, *area)) let_go_.insert(pid);
-      let_go_of(pid);
+      let_go_in_time(pid);
     }
   }
+}
+
+// Any number of processes may have threads that cannot be stopped. The tool waits for some of them, and not for all.
+void Targets::let_go_in_time(pid_t pid) {
+  constexpr std::chrono::seconds kMostWaited{2};
+  const bool does_not_stop = target::has_thread_that_cannot_stop(pid);
+  if (!does_not_stop || waited_ < kMostWaited) {
+    const auto begun = std::chrono::steady_clock::now();
+    let_go_of(pid);
+    if (does_not_stop) waited_ += std::chrono::steady_clock::now() - begun;
+    return;
+  }
+  if (attaches_) note_kept(pid, "a thread does not stop: it waits in the kernel");
+  if (const auto block = control::find_block(pid))
+    static_cast<void>(control::disarm_running(pid, *block, control::Stop::no));
+}
+
+void Targets::note_kept(pid_t pid, const std::string& why) {
+  messages_.notes.push_back("process " + std::to_string(pid) + " keeps handlers of the tool, without probes: " + why);
 }
 
 // Gives an attached process back as it was; from other processes it only removes the probes.
@@ -238,8 +260,7 @@ void Targets::let_go_of(pid_t pid) {
   if (attaches_) {
     const Status given = control::give_back(pid);
     if (given || !control::has_session(pid)) return;  // it may have ended, or have called execve
-    messages_.notes.push_back("process " + std::to_string(pid) +
-                              " keeps handlers of the tool, without probes: " + given.error().text);
+    note_kept(pid, given.error().text);
   }
   if (const auto block = control::find_block(pid)) static_cast<void>(control::disarm_running(pid, *block));
 }

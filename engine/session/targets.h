@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -101,6 +102,8 @@ class Targets {
   Status unless_killed(const Error& error);
   Status give_up(target::PtraceTarget& target, const Error& error);
   void let_go_of(pid_t pid);
+  void let_go_in_time(pid_t pid);
+  void note_kept(pid_t pid, const std::string& why);
 
   const SessionOptions& options_;
   EventTable& table_;
@@ -115,7 +118,8 @@ class Targets {
   pid_t child_ = 0;
   Fd pidfd_;
   std::optional<Ending> ended_early_;
-  std::set<pid_t> let_go_;  // by let_go_of_all()
+  std::set<pid_t> let_go_;                        // by let_go_of_all()
+  std::chrono::steady_clock::duration waited_{};  // there, for threads that do not stop
 };
 
 }  // namespace uprobe

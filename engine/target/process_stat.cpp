@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "engine/target/process_stat.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <sstream>
 
 #include "engine/base/fd.h"
 #include "engine/base/procfs.h"
+#include "engine/target/target.h"
 
 namespace uprobe::target {
 
@@ -39,6 +41,14 @@ bool has_ended(const ProcessStat& stat) { return (stat.state == 'Z' || stat.stat
 bool has_ended(pid_t pid) {
   const auto stat = stat_of(pid);
   return !stat || has_ended(*stat);
+}
+
+bool has_thread_that_cannot_stop(pid_t pid) {
+  return std::ranges::any_of(threads_of(pid), [pid](pid_t tid) {
+    const auto text = procfs::read(pid, tid, "stat");
+    const auto stat = text ? parse_stat(*text) : std::nullopt;
+    return stat && stat->state == 'D';
+  });
 }
 
 }  // namespace uprobe::target

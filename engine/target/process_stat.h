@@ -28,5 +28,7 @@ bool is_kernel_thread(const ProcessStat& stat);
 bool has_ended(const ProcessStat& stat);
 // The same of the process with this id, and true where there is none.
 bool has_ended(pid_t pid);
+// Whether one of its threads waits in the kernel in a way that a stop does not end: a parent in vfork, or for a disk.
+bool has_thread_that_cannot_stop(pid_t pid);
 
 }  // namespace uprobe::target
