@@ -2,6 +2,9 @@
 // The guardian is no child of the tool, so that a look at the tool's children does not show it, and it has a session of its own:
 // a stop of the tool's process group does not stop the guardian. It looks at the tool a few times a second, and at other processes
 // only when the tool is stopped. What it goes by is the kernel's word, and nothing that the tool would have to keep up to date.
+//
+// A process that stops the guardian as well (`pkill -STOP uprobe`) stops it for a moment: a timer of its own sends it SIGCONT, which the kernel
+// obeys as it sends it (kernel/signal.c, prepare_signal).
 #include "engine/target/guardian.h"
 
 #include <poll.h>
@@ -9,6 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -72,15 +76,46 @@ bool holds_a_program(const Guarded& guarded) {
   return std::ranges::any_of(processes, holds);
 }
 
+// Begins when the guardian has not called this for longer than it ever pauses. The signal needs a handler: the kernel sets a timer for
+// the next time as its signal is delivered.
+class Waker {
+ public:
+  Waker() {
+    struct sigaction action {};
+    action.sa_handler = [](int) {};
+    ::sigaction(SIGCONT, &action, nullptr);
+    sigset_t all_others;
+    ::sigfillset(&all_others);
+    ::sigdelset(&all_others, SIGCONT);
+    ::sigprocmask(SIG_SETMASK, &all_others, nullptr);
+    sigevent event{};
+    event.sigev_notify = SIGEV_SIGNAL, event.sigev_signo = SIGCONT;
+    is_made_ = ::timer_create(CLOCK_MONOTONIC, &event, &timer_) == 0;
+  }
+  void put_off() const {
+    constexpr timespec kLater{.tv_sec = 0, .tv_nsec = 2 * kPaceMs * 1'000'000L};
+    const itimerspec times{.it_interval = kLater, .it_value = kLater};
+    if (is_made_) ::timer_settime(timer_, 0, &times, nullptr);
+  }
+
+ private:
+  timer_t timer_{};
+  bool is_made_ = false;
+};
+
+bool has_tool_ended(int process) {
+  pollfd end{process, POLLIN, 0};
+  const int seen = ::poll(&end, 1, kPaceMs);
+  return seen > 0 || (seen < 0 && errno != EINTR);
+}
+
 [[noreturn]] void guard(const Guarded& guarded, int process) {
   ::setsid();
-  sigset_t all;
-  ::sigfillset(&all);
-  ::sigprocmask(SIG_SETMASK, &all, nullptr);
+  const Waker waker;
   ::prctl(PR_SET_NAME, kGuardianName);
   (void)!::chdir("/");
   keep_only(process);
-  for (pollfd end{process, POLLIN, 0}; ::poll(&end, 1, kPaceMs) == 0;)
+  for (waker.put_off(); !has_tool_ended(process); waker.put_off())
     if (is_stopped(guarded.tool) && holds_a_program(guarded))
       ::syscall(SYS_pidfd_send_signal, process, SIGCONT, nullptr, 0U);
   ::_exit(0);

@@ -8,9 +8,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <string>
 #include <thread>
 
+#include "engine/base/procfs.h"
+#include "engine/base/roles.h"
+#include "engine/target/process_list.h"
 #include "engine/target/process_stat.h"
 #include "engine/target/stopped_process.h"
 
@@ -89,6 +94,48 @@ TEST(Guardian, AnyThreadOfTheToolMayHoldTheProgram) {
   ::kill(tool, SIGKILL);
   ::kill(program, SIGKILL);
   ::waitpid(program, nullptr, 0);
+}
+
+// Of this program: other tools may be at work on the machine.
+pid_t newest_guardian() {
+  const std::string own = procfs::link("/proc/self/exe");
+  pid_t newest = 0;
+  for (const ProcessEntry& one : list_processes()) {
+    const auto stat = stat_of(one.pid);
+    if (stat && stat->name == kGuardianName && procfs::link(procfs::path(one.pid, "exe")) == own)
+      newest = std::max(newest, one.pid);
+  }
+  return newest;
+}
+
+TEST(Guardian, DoesNotStayStoppedItself) {
+  int gate[2];
+  ASSERT_EQ(::pipe(gate), 0);
+  const pid_t program = start([] {
+    for (;;) ::pause();
+  });
+  const pid_t tool = start([program, &gate] {
+    start_guardian();
+    const auto held = StoppedProcess::hold(program);
+    char word = 0;
+    if (!held || ::read(gate[0], &word, 1) != 1) ::_exit(1);
+    ::raise(SIGSTOP);
+  });
+  ASSERT_TRUE(comes_to(program, 't'));
+  pid_t guardian = 0;
+  for (const auto end = Clock::now() + kPatience; guardian < tool && Clock::now() < end; ::usleep(5000))
+    guardian = newest_guardian();
+  ASSERT_GT(guardian, tool);
+  for (int i = 0; i < 1000 && state_of(guardian) != 'T'; ++i) {
+    ::kill(guardian, SIGSTOP);
+    ::usleep(1000);
+  }
+  EXPECT_EQ(::write(gate[1], "x", 1), 1);
+  EXPECT_EQ(exit_within(tool, kPatience), kDone);
+  ::kill(tool, SIGKILL);
+  ::kill(program, SIGKILL);
+  ::waitpid(program, nullptr, 0);
+  ::close(gate[0]), ::close(gate[1]);
 }
 
 TEST(Guardian, AToolThatHoldsNothingStaysStopped) {
