@@ -3,18 +3,22 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
+
+#include "engine/lex/words.h"
+#include "engine/program/trigger.h"
+#include "engine/spec/condition.h"
+#include "engine/spec/definition_set.h"
 
 namespace uprobe::program {
 namespace {
 
-using Names = std::set<std::string, std::less<>>;
+// The fields of a definition, and what they fetch where that is known before places are looked up.
+using Fields = std::map<std::string, std::string, std::less<>>;
 
 bool is_of_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-bool is_name(std::string_view text) {
-  return !text.empty() && (text[0] < '0' || text[0] > '9') && std::ranges::all_of(text, is_of_name);
 }
 
 // What every event has (engine/program/histogram.cpp).
@@ -34,15 +38,6 @@ bool is_special(std::string_view name) {
   return false;
 }
 
-// The end of what comes before " if ".
-std::size_t end_of(std::string_view text) {
-  for (std::size_t at = text.find("if"); at != std::string_view::npos; at = text.find("if", at + 1)) {
-    const auto is_blank = [&](std::size_t i) { return i < text.size() && (text[i] == ' ' || text[i] == '\t'); };
-    if (at != 0 && is_blank(at - 1) && is_blank(at + 2)) return at;
-  }
-  return text.size();
-}
-
 template <class Visit>
 void each_part(std::string_view text, std::string_view separators, const Visit& visit) {
   for (std::size_t at = 0; at <= text.size();) {
@@ -52,83 +47,83 @@ void each_part(std::string_view text, std::string_view separators, const Visit& 
   }
 }
 
-// Names that the definition gives, and those that its fields have without that.
-Names names_in(std::string_view definition) {
-  Names names;
-  each_part(definition.substr(0, end_of(definition)), " \t(),", [&](std::string_view part) {
-    const std::string_view name = part.substr(0, part.find('='));
-    if (is_name(name)) names.emplace(name);
-  });
-  return names;
+// None of a definition that is refused. No file is looked at, so any object will do.
+Fields fields_in(std::string_view definition) {
+  spec::DefinitionSet set({.default_object = "/object", .file_check = {}});
+  Fields fields;
+  if (!set.add(definition)) return fields;
+  for (const auto& [id, probe] : set.by_id()) {
+    for (const spec::Argument& argument : probe.arguments) fields.emplace(argument.name, argument.body);
+    if (probe.parameters)
+      for (const spec::Argument& argument : probe.parameters->arguments) fields.emplace(argument.name, argument.body);
+    for (const spec::WrittenArgument& argument : probe.written) {
+      const std::size_t equals = argument.text.find('=');
+      if (equals != std::string::npos)
+        fields.emplace(argument.text.substr(0, equals), argument.text.substr(equals + 1));
+    }
+  }
+  return fields;
 }
 
-bool is_histogram(std::string_view trigger) {
-  return trigger.substr(std::min(trigger.find_first_not_of(" \t"), trigger.size())).starts_with("hist:");
+// The attributes of a trigger: [begin, end) of its text. Empty: it is no histogram, or one that is refused.
+struct Attributes {
+  std::size_t begin = 0, end = 0;
+};
+Attributes attributes_of(std::string_view trigger) {
+  const auto spec = parse_trigger(trigger);
+  if (!spec || spec->kind != shared::TriggerKind::histogram) return {};
+  return {spec->attributes_at, spec->attributes_end};
 }
 
 class FieldFinder {
  public:
-  explicit FieldFinder(std::string_view definition) : definition_(definition), names_(names_in(definition)) {}
+  explicit FieldFinder(std::string_view definition) : definition_(definition), fields_(fields_in(definition)) {}
 
   std::string rewrite(std::string_view trigger);
   void find_variables(std::string_view trigger);
-  std::string definition() const { return with(fetched_); }
-  std::string with_variables() const { return with(fetched_ + variables_); }
+  std::string definition() const { return spec::with_words(definition_, fetched_); }
+  std::string with_variables() const { return spec::with_words(definition_, fetched_ + variables_); }
 
  private:
   std::string field_of(std::string_view special);
-  std::string with(const std::string& more) const;
 
   std::string_view definition_;
-  Names names_;
+  Fields fields_;
   std::string fetched_, variables_;
 };
 
-// Before the condition that the definition may have.
-std::string FieldFinder::with(const std::string& more) const {
-  if (more.empty()) return std::string(definition_);
-  const std::size_t end = end_of(definition_);
-  std::string_view first = definition_.substr(0, end);
-  while (!first.empty() && (first.back() == ' ' || first.back() == '\t')) first.remove_suffix(1);
-  const std::string_view rest = definition_.substr(end);
-  return std::string(first) + more + (rest.empty() ? "" : " ") + std::string(rest);
-}
-
 // Of "latency", for $latency.
 std::string FieldFinder::field_of(std::string_view special) {
-  std::string name(special);
-  for (;; name += '_') {
-    const std::string fetch = " " + name + "=$" + std::string(special);
-    if ((std::string(definition_) + fetched_ + " ").find(fetch + " ") != std::string::npos) return name;
-    if (!names_.emplace(name).second) continue;
-    fetched_ += fetch;
-    return name;
+  const std::string fetch = "$" + std::string(special);
+  for (std::string name(special);; name += '_') {
+    const auto [known, is_new] = fields_.emplace(name, fetch);
+    if (is_new) fetched_ += " " + name + "=" + fetch;
+    if (known->second == fetch) return name;
   }
 }
 
 std::string FieldFinder::rewrite(std::string_view trigger) {
-  if (!is_histogram(trigger)) return std::string(trigger);
-  const std::size_t end = end_of(trigger);
-  std::string made;
-  for (std::size_t at = 0; at < end;) {
+  const Attributes part = attributes_of(trigger);
+  std::string made(trigger.substr(0, part.begin));
+  for (std::size_t at = part.begin; at < part.end;) {
     std::size_t after = at + 1;
-    while (trigger[at] == '$' && after < end && is_of_name(trigger[after])) ++after;
+    while (trigger[at] == '$' && after < part.end && is_of_name(trigger[after])) ++after;
     const std::string_view name = trigger.substr(at + 1, after - at - 1);
     made += is_special(name) ? field_of(name) : std::string(trigger.substr(at, after - at));
     at = after;
   }
-  return made + std::string(trigger.substr(end));
+  return made + std::string(trigger.substr(part.end));
 }
 
 void FieldFinder::find_variables(std::string_view trigger) {
-  if (!is_histogram(trigger)) return;
-  each_part(trigger.substr(0, end_of(trigger)), ":", [&](std::string_view attribute) {
+  const Attributes part = attributes_of(trigger);
+  each_part(trigger.substr(part.begin, part.end - part.begin), ":", [&](std::string_view attribute) {
     const std::size_t equals = attribute.find('=');
     const std::string_view what = attribute.substr(0, equals);
     if (equals == std::string_view::npos || !(what.starts_with("key") || what.starts_with("val"))) return;
     each_part(attribute.substr(equals + 1), ",", [&](std::string_view word) {
-      word = word.substr(0, std::min(word.find('.'), word.find_last_not_of(" \t") + 1));
-      if (is_name(word) && !is_common(word) && names_.emplace(word).second) variables_ += " " + std::string(word);
+      const std::string name(word.substr(0, std::min(word.find('.'), word.find_last_not_of(" \t") + 1)));
+      if (spec::is_identifier(name) && !is_common(name) && fields_.emplace(name, name).second) variables_ += " " + name;
     });
   });
 }

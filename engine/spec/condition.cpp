@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/spec/condition.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 
@@ -51,6 +52,15 @@ Result<Conditional> split_condition(std::string_view line, bool strict) {
                  .column = static_cast<int>(at + kIf.size()),
                  .err = EINVAL};
   return Conditional{.definition = line.substr(0, at), .line = line, .filter = line.substr(from), .filter_at = from};
+}
+
+std::string with_words(std::string_view line, std::string_view words) {
+  if (words.empty()) return std::string(line);
+  const std::size_t end = std::min(find_if(line), comment_start(line));
+  std::size_t last = end;
+  while (last > 0 && is_blank(line[last - 1])) --last;
+  const std::string_view rest = line.substr(end);
+  return std::string(line.substr(0, last)).append(words).append(rest.empty() ? "" : " ").append(rest);
 }
 
 }  // namespace uprobe::spec

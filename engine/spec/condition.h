@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "engine/base/result.h"
@@ -20,5 +21,8 @@ struct Conditional {
 
 // Parts of `line`. A '#' inside quotes of the filter begins no comment. An error if nothing follows the `if`.
 Result<Conditional> split_condition(std::string_view line, bool strict);
+
+// The line with further words (each after a blank) as its last arguments: before its condition or its comment.
+std::string with_words(std::string_view line, std::string_view words);
 
 }  // namespace uprobe::spec

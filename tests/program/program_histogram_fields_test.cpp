@@ -43,6 +43,38 @@ TEST(HistogramFields, AConditionStaysLast) {
   EXPECT_EQ(made.triggers, Triggers{"hist:keys=comm,count if fd > 1"});
 }
 
+TEST(HistogramFields, FieldsWithoutANameOfTheirOwnAreKnown) {
+  auto made = fields_for("p:e /x:f $arg1", {"hist:keys=$arg1"});
+  EXPECT_EQ(made.definition, "p:e /x:f $arg1");
+  EXPECT_EQ(made.triggers, Triggers{"hist:keys=arg1"});
+  made = fields_for("p:e /x:f %si %dx", {"hist:keys=$arg1,$arg3"});
+  EXPECT_EQ(made.definition, "p:e /x:f %si %dx arg1_=$arg1 arg3=$arg3");
+  EXPECT_EQ(made.triggers, Triggers{"hist:keys=arg1_,arg3"});
+}
+
+// A function may have the name of a field, or of its own variable.
+TEST(HistogramFields, TheNamesOfPlacesAreNoFields) {
+  auto made = fields_for("latency%return", {"hist:keys=$latency"});
+  EXPECT_EQ(made.definition, "latency%return latency=$latency");
+  made = fields_for("count n=%di", {"hist:keys=count,n"});
+  EXPECT_EQ(made.with_variables, "count n=%di count");
+  made = fields_for("libc:size:3", {"hist:keys=size"});
+  EXPECT_EQ(made.with_variables, "libc:size:3 size");
+}
+
+TEST(HistogramFields, ACommentStaysLast) {
+  const auto made = fields_for("p:e /x:f n=%di  # n if any", {"hist:keys=$latency,used"});
+  EXPECT_EQ(made.definition, "p:e /x:f n=%di latency=$latency # n if any");
+  EXPECT_EQ(made.with_variables, "p:e /x:f n=%di latency=$latency used # n if any");
+  EXPECT_EQ(fields_for("p:e /x:f # all", {"hist:keys=n"}).with_variables, "p:e /x:f n # all");
+}
+
+TEST(HistogramFields, FieldsOfMarkersAreKnownAsTheyAreWritten) {
+  const auto made = fields_for("p:e /x:sdt:a:b arg1=$arg2 arg2=$arg2", {"hist:keys=$arg1,$arg2"});
+  EXPECT_EQ(made.definition, "p:e /x:sdt:a:b arg1=$arg2 arg2=$arg2 arg1_=$arg1");
+  EXPECT_EQ(made.triggers, Triggers{"hist:keys=arg1_,arg2"});
+}
+
 TEST(HistogramFields, OtherTriggersAreLeftAlone) {
   const Triggers all = {"stacktrace if $x == 3", "hist", "hist:", "hist:keys=", "hist:keys=$", "hist:keys=$,$",
                         "hist:keys=$n:ts0=$arg", ""};
