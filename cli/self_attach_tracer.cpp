@@ -32,6 +32,7 @@
 #include "engine/ipc/self_attach_protocol.h"
 #include "engine/recording/flight.h"
 #include "engine/session/session.h"
+#include "engine/spec/condition.h"
 
 namespace uprobe::cli {
 namespace {
@@ -345,9 +346,13 @@ void add_callbacks(SessionOptions& options, const std::string& words) {
   const std::size_t comma = words.find(',');
   if (count == 0 || comma == std::string::npos) return;
   options.allows_change = options.allows_callbacks = true;
-  for (std::size_t i = 0; i < count; ++i)
-    options.definitions[options.definitions.size() - count + i].triggers.push_back("call=" + std::to_string(i) +
-                                                                                   words.substr(comma));
+  for (std::size_t i = 0; i < count; ++i) {
+    Definition& definition = options.definitions[options.definitions.size() - count + i];
+    const auto parts = spec::split_condition(definition.text, false);
+    const bool has_condition = parts && parts->filter;
+    definition.triggers.push_back("call=" + std::to_string(i) + words.substr(comma) +
+                                  (has_condition ? " if " + std::string(*parts->filter) : ""));
+  }
 }
 
 Result<Session> begin(const Hello& hello, char** argv, pid_t process) {

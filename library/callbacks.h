@@ -32,10 +32,13 @@ class Callbacks {
   // ten seconds stays in memory.
   void end();
 
+  // Threads between the gate and the end of a callback, in this process.
+  static std::int64_t inside();
+
   // The calling thread, which works for the session, calls none.
   static void leave_out_thread();
 
-  // Of the gate.
+  // Of the gate. What a callback throws leaves it.
   static bool dispatch(uprobe::arch::CallbackFrame& frame, uprobe::arch::ExtendedState& state);
 
  private:

@@ -93,7 +93,8 @@ Counts counts_of(const uprobe::ProbeSummary& probe) {
   return {.name = probe.name,
           .hits = probe.hits,
           .lost = probe.lost_full + probe.lost_too_big + probe.lost_busy + probe.lost_to_reader_lag,
-          .missed = probe.missed};
+          .missed = probe.missed,
+          .not_called = probe.not_changed};
 }
 
 std::string Error::message() const {

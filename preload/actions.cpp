@@ -65,7 +65,7 @@ void add_callback(const RecordBuilder& builder, const Trigger& trigger, const Wa
   const Registers& registers = *builder.hit->registers;
   const bool at_return = (builder.event->flags & shared::kEventReturns) != 0;
   changes.gate = way.gate, changes.not_called = &builder.counts->not_changed;
-  changes.callback.number = trigger.target;
+  changes.callback.mark = shared::callback_mark(trigger.target, trigger.errno_at);
   changes.callback.caller_ip = at_return ? registers[shared::Reg::ip] : way.return_to;
   changes.callback.caller_sp = registers[shared::Reg::sp] + (at_return ? 0 : sizeof(u64));
   for (u32 i = 0; i < sizeof shared::kKeptRegisters; ++i)
@@ -166,6 +166,15 @@ void send_to_thread(u32 signal) {
   system_call(kSysTgkill, static_cast<u64>(pid), static_cast<u64>(tid), signal);
 }
 
+// The gate keeps the extended state, unwinds, and calls functions of the program: without room it would end in a fault.
+bool has_room(u64 from) {
+  constexpr u64 kPage = 4096;
+  u64 word = 0;
+  for (u64 below = 0; below <= shared::kCallbackRoom; below += kPage)
+    if (from < below || !uprobe_peek8((from - below) & ~u64{7}, &word)) return false;
+  return true;
+}
+
 }  // namespace
 
 void decide_change(const Hit& hit, AreaHeader* area, const shared::Consumer& consumer) {
@@ -191,6 +200,7 @@ void call_back(const Changes& changes, u64 resume, SignalFrame& frame) {
   u64 words[kWords];
   copy_words(words, &entry, sizeof entry);
   const u64 at = frame.sp - shared::kRedZone - sizeof entry;
+  if (!has_room(at)) return count(*changes.not_called);
   for (u32 i = 0; i < kWords; ++i)
     if (!uprobe_poke8(at + i * sizeof(u64), words[i])) return count(*changes.not_called);
   frame.sp = at, frame.ip = changes.gate;

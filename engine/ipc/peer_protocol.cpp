@@ -49,8 +49,9 @@ void put_definition(std::string& to, const Definition& definition) {
 
 template <class Probe, class Each>
 void each_count(Probe& probe, Each each) {
-  for (auto* count : {&probe.hits, &probe.recorded, &probe.filtered, &probe.disabled, &probe.lost_full,
-                      &probe.lost_too_big, &probe.lost_busy, &probe.lost_to_reader_lag, &probe.missed})
+  for (auto* count :
+       {&probe.hits, &probe.recorded, &probe.filtered, &probe.disabled, &probe.lost_full, &probe.lost_too_big,
+        &probe.lost_busy, &probe.lost_to_reader_lag, &probe.missed, &probe.not_changed})
     each(*count);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <set>
 
 #include "arch/code/instruction_bytes.h"
 #include "arch/code/vector_state.h"
@@ -336,11 +337,16 @@ Result<SwitchPlan> ProbeBuilder::plan_switches(const std::vector<Probe>& probes,
   std::vector<program::EventLayout> layouts;
   layouts.reserve(probes.size());
   for (const Probe& probe : probes) layouts.push_back(probe.program.layout);
-  const ChangeRules rules{.are_allowed = options_.allows_change,
-                          .may_call_back = options_.allows_callbacks,
-                          .look = [&](std::size_t probe, const program::TriggerSpec& trigger) {
-                            return look_at_change(probes[probe], trigger, in);
-                          }};
+  std::set<std::string> called;  // places with a callback: a hit calls one
+  const auto look = [&](std::size_t number, const program::TriggerSpec& trigger) -> Result<ErrnoSource> {
+    const Probe& probe = probes[number];
+    const std::string place = probe.spec.place.path + ":" + hex(probe.site.offset) + (probe.returns ? "%return" : "");
+    if (trigger.kind == shared::TriggerKind::call_back && !called.insert(place).second)
+      return Error{.code = Code::refused, .text = "another callback is at " + place + ", and a hit has one"};
+    return look_at_change(probe, trigger, in);
+  };
+  const ChangeRules rules{
+      .are_allowed = options_.allows_change, .may_call_back = options_.allows_callbacks, .look = look};
   return uprobe::plan_switches(definitions_, layouts, cpus_, rules);
 }
 

@@ -19,18 +19,22 @@
 // When it is not called; CallbackCounts has how often, and why:
 //   - within a signal handler of the program (the gate looks at the callers, as an exception does), or where the callers cannot be
 //     followed to the beginning of the thread;
-//   - within a callback: a hit there is an event, and nothing more;
+//   - within a callback: a hit there is an event, and nothing more; so is one on another stack while the thread is in a callback;
 //   - in a child of fork, and in programs that children begin;
-//   - under a shadow stack, and where the stack has no room: the gate needs some kilobytes.
+//   - under a shadow stack, and where less than 16 KiB of the stack are left (Counts::not_called). A stack without a page
+//     below it that cannot be read, as some coroutines have, has to have them: where it ends is not to be seen.
+// A condition of the definition ("p:price ./libprices.so:price_of count=%si if count > 1000") chooses among events and calls alike.
 //
 // What a callback may do: what the probed function might do at that place. If that is one of the allocator, it must not allocate, and
-// the same holds for functions that are called under locks which the callback wants itself. It must not throw (the program
-// ends by std::terminate). A thread that leaves it by longjmp counts as one inside until it calls a probed function again: the end of the
-// session waits for it for ten seconds. It must not stop or destroy the session. It runs in several threads at a time if the function does. A failed EXPECT_ of GoogleTest is an ordinary failure.
+// the same holds for functions that are called under locks which the callback wants itself. An exception that leaves it comes to the
+// caller as if the function had thrown it (where the compiler has seen that it never throws, the program ends), and the end of the thread (pthread_exit, a cancellation) passes it in the same way. A
+// thread that leaves it by longjmp counts as one inside until it calls a probed function again on that stack: the end of the session
+// waits for it for ten seconds. It must not stop or destroy the session, nor go on in another thread. It runs in several threads at a
+// time if the function does. A failed EXPECT_ of GoogleTest is an ordinary failure.
 //
 // What is refused when the session begins: places that are not the first instruction of a function, or, for a return, functions whose
-// returns are not all known; functions of the dynamic loader, which the callback itself needs; sessions with other processes;
-// processors without XSAVE, and C libraries whose unwinding takes locks (glibc before 2.35, musl).
+// returns are not all known; a second callback at a place; functions of the dynamic loader, which the callback itself needs; sessions
+// with other processes; processors without XSAVE, and C libraries whose unwinding takes locks (glibc before 2.35, musl).
 //
 // Each callback is a definition, as those of Options::definitions, so its hits are events too: wait_for() and counts() know them. A function
 // that a callback keeps from running has no event at its return.
@@ -65,6 +69,8 @@ template <class C, class R, class... A>
 struct Signature<R (C::*)(A...)> : Signature<R (*)(A...)> {};
 template <class C, class R, class... A>
 struct Signature<R (C::*)(A...) const noexcept> : Signature<R (*)(A...)> {};
+template <class C, class R, class... A>
+struct Signature<R (C::*)(A...) noexcept> : Signature<R (*)(A...)> {};
 template <class R, class... A>
 struct Signature<R (*)(A...) noexcept> : Signature<R (*)(A...)> {};
 
@@ -111,6 +117,7 @@ T argument(const Call& call, Taken& taken) {
 
 template <class T>
 void give(Call& call, const T& value) {
+  static_assert(sizeof(T) <= 8, "a result has 64 bits at most");
   if constexpr (std::is_floating_point_v<T>) {
     std::uint64_t bytes = 0;
     std::memcpy(&bytes, &value, sizeof value);

@@ -184,6 +184,9 @@ struct Counts {
   std::uint64_t hits = 0;    // including `lost`
   std::uint64_t lost = 0;    // hits without an Event: a ring was full, the record too large, or it was read too late
   std::uint64_t missed = 0;  // returns that could not be followed
+  // Hits at which a callback could not be called: under a shadow stack, or without room on the stack (uprobe/callback.h). Known at
+  // the end of the session.
+  std::uint64_t not_called = 0;
 };
 
 // An event of a session that runs: all places of its name.

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <gtest/gtest.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <ucontext.h>
@@ -286,19 +285,19 @@ TEST(Callbacks, StandInTheStackOfTheirCaller) {
   EXPECT_EQ(session->callback_counts().at(0).called, 2U);
 }
 
-jmp_buf g_back;
-
-TEST(Callbacks, MayBeLeftByLongjmp) {
-  auto session = with({on_entry(at("p:sum", "probed_sum"), [](int a, int) {
-    if (a < 0) ::longjmp(g_back, 1);
-  })});
+// The definition's condition holds for the callback, too; and what is fetched for it stands before the condition.
+TEST(Callbacks, ConditionsChooseCalls) {
+  std::vector<int> seen;
+  auto session = with(
+      {on_entry(at("p:sum", "probed_sum") + " a=%di:s32 if a > 5",
+                [&](int a, int) -> std::optional<int> { return -a; }),
+       on_return(at("r:throw", "probed_throw") + " n=entry(%di):s32 if n == 1", [&](int n) { seen.push_back(n); })});
   ASSERT_TRUE(session) << session.error().message();
-  static int round = 0;
-  for (round = 0; round < 20; ++round)
-    if (::setjmp(g_back) == 0) probed_sum(-1, round);
-  EXPECT_EQ(probed_sum(1, 2), 3);
-  EXPECT_EQ(session->callback_counts().at(0).called, 21U);
-  EXPECT_EQ(session->callback_counts().at(0).nested, 0U);
+  EXPECT_EQ(probed_sum(5, 1), 6);
+  EXPECT_EQ(probed_sum(6, 1), -6);
+  EXPECT_EQ(probed_throw(0) + probed_throw(1) + probed_throw(2), 3);
+  EXPECT_EQ(seen, std::vector<int>{1});
+  EXPECT_EQ(session->callback_counts().at(0).called, 1U);
 }
 
 ucontext_t g_main, g_routine;
@@ -367,6 +366,21 @@ TEST(Callbacks, AreRefusedWithTheReason) {
       refusal_of(with(std::vector<Callback>(257, on_entry(at("p:sum", "probed_sum"), nothing)))).find("256 callbacks"),
       std::string::npos);
   EXPECT_EQ(probed_sum(1, 1), 2);
+}
+
+TEST(Callbacks, AreNotTwoAtAPlace) {
+  const auto nothing = [] {};
+  const auto refused = [&](const std::vector<Callback>& all) {
+    return refusal_of(with(all)).find("another callback") != std::string::npos;
+  };
+  EXPECT_TRUE(refused({on_entry(at("p:a", "probed_sum"), nothing), on_entry(at("p:b", "probed_sum"), nothing)}));
+  EXPECT_TRUE(refused({on_return(at("r:a", "probed_sum"), nothing), on_return(at("r:b", "probed_sum"), nothing)}));
+  int seen = 0;
+  const auto count = [&] { ++seen; };
+  auto session = with({on_entry(at("p:a", "probed_sum"), count), on_return(at("r:b", "probed_sum"), count)});
+  ASSERT_TRUE(session) << session.error().message();
+  EXPECT_EQ(probed_sum(1, 1), 2);
+  EXPECT_EQ(seen, 2);
 }
 
 }  // namespace

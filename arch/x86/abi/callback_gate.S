@@ -77,6 +77,9 @@ uprobe_callback_gate:
         .cfi_escape 0x10, 0x0e, 0x03, 0x73, 0xb8, 0x01
         .cfi_escape 0x10, 0x0f, 0x03, 0x73, 0xc0, 0x01
         call    uprobe_callback_dispatch
+        .globl uprobe_callback_dispatched
+        .hidden uprobe_callback_dispatched
+uprobe_callback_dispatched:
         movzbl  %al, %r13d
         .cfi_restore_state
         movl    $-1, %eax

@@ -36,9 +36,13 @@ __attribute__((visibility("hidden"))) void uprobe_callback_gate();
 // Bytes of an ExtendedState with all that the processor keeps; 0: not known yet, no thread may come.
 extern __attribute__((visibility("hidden"))) std::uint64_t uprobe_callback_state_bytes;
 // Defined by the library. True: the function returns at once.
-__attribute__((visibility("hidden"))) bool uprobe_callback_dispatch(CallbackFrame* frame,
-                                                                    ExtendedState* state) noexcept;
+__attribute__((visibility("hidden"))) bool uprobe_callback_dispatch(CallbackFrame* frame, ExtendedState* state);
+// Where that returns to.
+extern __attribute__((visibility("hidden"))) const char uprobe_callback_dispatched[];
 }
+
+// The address in the gate that the callers of a callback have.
+inline std::uint64_t address_in_gate() { return reinterpret_cast<std::uintptr_t>(uprobe_callback_dispatched); }
 
 // 0: the processor has no XSAVE, or the kernel does not use it.
 inline std::uint64_t extended_state_bytes() {
