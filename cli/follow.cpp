@@ -200,6 +200,7 @@ Result<Ending> follow(const Call& call, Sinks& sinks, Signals& signals) {
     const bool is_wanted = signals.take_show() || is_asked_for;
     const bool is_time = table_time && table_time->is_due();
     if ((is_time || is_wanted) && !call.engine.has_clients()) sinks.show_tables(call);
+    if (top && signals.is_launcher_stopped()) top->give_back();
     signals.wait_for_launcher();
     const bool has_ended = top && top->look([&] { return call.engine.rows_of_calls(); });
     return has_ended || signals.detach_requested() || is_deserted(call, sink);

@@ -22,9 +22,10 @@
 namespace uprobe::cli {
 namespace {
 
-// The tracer's message to its launcher when it goes on without it.
+// The tracer's messages to its launcher: about the terminal, and when it goes on without the launcher.
 struct Farewell {
   std::atomic<bool> said{false};
+  std::atomic<bool> has_terminal{false};  // it draws on the terminal, and reads keys
   Outcome outcome;
 };
 
@@ -54,9 +55,17 @@ sigset_t heeded() {
   return found;
 }
 
+// A tracer that draws on the terminal gives it back before the shell takes it.
+void wait_for_terminal() {
+  constexpr int kMostLooks = 200;
+  constexpr useconds_t kBetween = 5'000;
+  for (int i = 0; i < kMostLooks && g_farewell->has_terminal; ++i) ::usleep(kBetween);
+}
+
 // In an orphaned process group the kernel ignores the raised SIGTSTP, and this continues at once.
 void stop_with(pid_t tracer) {
   ::kill(tracer, SIGTSTP);
+  wait_for_terminal();
   sigset_t one;
   ::sigemptyset(&one);
   ::sigaddset(&one, SIGTSTP);
@@ -133,6 +142,10 @@ void leave_launcher(const Outcome& outcome) {
   g_farewell->outcome = outcome;
   g_farewell->said = true;
   if (::getppid() == g_launcher) ::kill(g_launcher, SIGCHLD);
+}
+
+void tell_of_terminal(bool is_taken) {
+  if (g_launcher != 0) g_farewell->has_terminal = is_taken;
 }
 
 int visible_pid() { return g_launcher != 0 ? g_launcher : ::getpid(); }

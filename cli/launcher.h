@@ -32,6 +32,9 @@ std::optional<Outcome> run_as_launcher(const std::vector<std::string>& arguments
 // standard streams. Does nothing where there is no launcher.
 void leave_launcher(const Outcome& outcome);
 
+// In the tracer: whether it has the terminal, which the launcher gets back before it stops.
+void tell_of_terminal(bool is_taken);
+
 // The process id by which the user knows the tool: the launcher's, or this process's own if there is no launcher.
 int visible_pid();
 

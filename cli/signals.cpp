@@ -191,8 +191,10 @@ bool Signals::take_show() {
 // The parent's end shows in getppid(), even if the signal about it is lost.
 bool Signals::detach_requested() const { return g_detach != 0 || (g_followed != 0 && ::getppid() != g_followed); }
 
+bool Signals::is_launcher_stopped() const { return g_stopped != 0; }
+
 void Signals::wait_for_launcher() const {
-  while (g_stopped != 0 && !detach_requested()) ::usleep(kStoppedPoll);
+  while (is_launcher_stopped() && !detach_requested()) ::usleep(kStoppedPoll);
 }
 
 void Signals::follow_launcher(int launcher) { g_followed = launcher; }

@@ -59,6 +59,7 @@ class Signals {
   void show_at_user_signal();
   // Whether that was asked for since the last call.
   bool take_show();
+  bool is_launcher_stopped() const;
   // Waits while the launcher is stopped, unless a detach is requested.
   void wait_for_launcher() const;
 

@@ -8,6 +8,9 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
+
+#include "cli/launcher.h"
 
 namespace uprobe::cli {
 namespace {
@@ -17,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kEvery = std::chrono::seconds(1);
 constexpr unsigned short kUsualLines = 24, kUsualColumns = 80;  // of a terminal that does not know
 constexpr std::string_view kOtherScreen = "\x1b[?1049h\x1b[?25l", kOwnScreen = "\x1b[?25h\x1b[?1049l";
-constexpr std::string_view kTopLeft = "\x1b[H", kClearLine = "\x1b[K\r\n", kClearRest = "\x1b[J";
+constexpr std::string_view kTopLeft = "\x1b[H", kClearLine = "\x1b[K", kNextLine = "\r\n", kClearRest = "\x1b[J";
 
 struct Key {
   char letter;
@@ -65,6 +68,17 @@ std::string top_screen(const std::vector<CallSummary>& calls, CallOrder order, s
   return shown;
 }
 
+std::string top_bytes(std::string_view screen) {
+  std::string bytes(kTopLeft);
+  for (std::size_t at = 0, end = 0; at <= screen.size(); at = end + 1) {
+    end = std::min(screen.find('\n', at), screen.size());
+    const bool is_last = end == screen.size();
+    bytes.append(is_last ? kClearRest : kClearLine).append(screen.substr(at, end - at));
+    if (!is_last) bytes.append(kNextLine);
+  }
+  return bytes;
+}
+
 Status TopView::check(const Streams& streams) {
   if (::isatty(streams.out) == 1) return ok();
   return Error{.code = Code::usage,
@@ -73,10 +87,20 @@ Status TopView::check(const Streams& streams) {
                .help = "-c prints the table once"};
 }
 
-TopView::TopView(const Streams& streams, bool reads_keys) : out_(streams.out), in_(streams.in) {
-  reads_keys_ = reads_keys && ::isatty(in_) == 1 && ::tcgetattr(in_, &before_) == 0;
+TopView::TopView(const Streams& streams, bool reads_keys)
+    : out_(streams.out), in_(streams.in), wants_keys_(reads_keys && ::isatty(in_) == 1) {
+  take_terminal();
+}
+
+TopView::~TopView() { give_back(); }
+
+void TopView::take_terminal() {
+  has_terminal_ = is_changed_ = true;
+  tell_of_terminal(true);
+  termios raw{};
+  reads_keys_ = wants_keys_ && ::tcgetattr(in_, &raw) == 0;
   if (reads_keys_) {
-    termios raw = before_;
+    before_ = raw;
     raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
     raw.c_cc[VMIN] = 0, raw.c_cc[VTIME] = 0;
     ::tcsetattr(in_, TCSANOW, &raw);
@@ -84,9 +108,11 @@ TopView::TopView(const Streams& streams, bool reads_keys) : out_(streams.out), i
   static_cast<void>(write_patiently(out_, kOtherScreen));
 }
 
-TopView::~TopView() {
+void TopView::give_back() {
+  if (!std::exchange(has_terminal_, false)) return;
   static_cast<void>(write_patiently(out_, kOwnScreen));
-  if (reads_keys_) ::tcsetattr(in_, TCSANOW, &before_);
+  if (before_) ::tcsetattr(in_, TCSANOW, &*before_);
+  tell_of_terminal(false);
 }
 
 // True: to end.
@@ -105,13 +131,11 @@ bool TopView::take_keys() {
 
 void TopView::draw(const Rows& rows) {
   const winsize size = size_of(out_);
-  const std::string lines = top_screen(rows(), order_, size.ws_row, size.ws_col);
-  std::string screen(kTopLeft);
-  for (const char c : lines) c == '\n' ? screen += kClearLine : screen += c;
-  static_cast<void>(write_patiently(out_, screen + std::string("\x1b[K") + std::string(kClearRest)));
+  static_cast<void>(write_patiently(out_, top_bytes(top_screen(rows(), order_, size.ws_row, size.ws_col))));
 }
 
 bool TopView::look(const Rows& rows) {
+  if (!has_terminal_) take_terminal();
   const bool ends = take_keys();
   const auto now = Clock::now();
   if (!is_changed_ && now < next_) return ends;

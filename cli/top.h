@@ -23,6 +23,10 @@ namespace uprobe::cli {
 // The rows of a terminal of so many lines and columns: two lines on top, then as much of the table as there is room for.
 std::string top_screen(const std::vector<CallSummary>& calls, CallOrder order, std::size_t lines, std::size_t columns);
 
+// The bytes that draw them over what the terminal shows. A line is cleared before it is written: after its last column the cursor may
+// still stand on that.
+std::string top_bytes(std::string_view screen);
+
 // The order that a key chooses; nothing: none.
 std::optional<CallOrder> order_of_key(char key);
 
@@ -38,16 +42,20 @@ class TopView {
   TopView(const TopView&) = delete;
   TopView& operator=(const TopView&) = delete;
 
+  // The terminal is as it was until the next look().
+  void give_back();
   // Takes keys, and draws if a second has gone by or a key asks for it. True: the user has typed 'q'.
   bool look(const Rows& rows);
 
  private:
+  void take_terminal();
   bool take_keys();
   void draw(const Rows& rows);
 
   int out_, in_;
-  bool reads_keys_ = false, is_changed_ = true;
-  termios before_{};
+  const bool wants_keys_;
+  bool has_terminal_ = false, reads_keys_ = false, is_changed_ = true;
+  std::optional<termios> before_;  // of the terminal that keys are read from
   CallOrder order_ = CallOrder::total;
   std::chrono::steady_clock::time_point next_{};
 };

@@ -127,6 +127,13 @@ TEST(Calls, AScreenHasItsLinesAndColumnsAlone) {
   EXPECT_EQ(order_of_key('?'), std::nullopt);
 }
 
+// The cursor stays on the last column once that is written: what clears from there on takes its character away.
+TEST(Calls, ALineIsClearedBeforeItIsDrawn) {
+  EXPECT_EQ(top_bytes("one\n\nthree"), "\x1b[H\x1b[Kone\r\n\x1b[K\r\n\x1b[Jthree");
+  EXPECT_EQ(top_bytes("one\n"), "\x1b[H\x1b[Kone\r\n\x1b[J");
+  EXPECT_EQ(top_bytes("one"), "\x1b[H\x1b[Jone");
+}
+
 TEST(Calls, DefinitionsThatSumUpFollowTheOthersOrReplaceThem) {
   Definitions both{{{.text = "p:a /x:f %di", .default_object = "/x", .triggers = {"traceoff"}}}, {"-p"}};
   Definitions alone = both;
