@@ -1,73 +1,42 @@
 # SPDX-License-Identifier: MIT
 """Functions of libc that fail in real programs: by `return=` and by a library that LD_PRELOAD puts before libc the programs print the
 same, end in the same way and leave the same files, and as many calls have failed. A condition that never holds changes nothing."""
-import hashlib
 import os
-import re
 import shutil
 
 import harness
+import injection
 
-# What fails: how a library declares it; its condition in C, and as a filter over the probe's fields.
-CASES = {
-    "malloc": ("void* malloc(size_t size)", "size", "size >= 77777 && size <= 77777", "size=%di:u64", "size == 77777", "0", "ENOMEM"),
-    "calloc": ("void* calloc(size_t n, size_t size)", "n, size", "n == 1 && size == 77777", "n=%di:u64 size=%si:u64",
-               "n == 1 && size == 77777", "0", "ENOMEM"),
-    "write": ("ssize_t write(int fd, const void* from, size_t size)", "fd, from, size", "size == 77", "size=%dx:u64", "size == 77",
-              "-1", "ENOSPC"),
-    "read": ("ssize_t read(int fd, void* to, size_t size)", "fd, to, size", "size == 77", "size=%dx:u64", "size == 77", "-1", "EIO"),
-    "open64": ("int open64(const char* name, int flags, ...)", None, 'strcmp(name, "written") == 0', "name=+0(%di):string",
-               'name == "written"', "-1", "EMFILE"),
-    "openat": ("int openat(int at, const char* name, int flags, ...)", None, 'strcmp(name, "marked-at") == 0',
-               "name=+0(%si):string", 'name == "marked-at"', "-1", "EACCES"),
-    "connect": ("int connect(int fd, const struct sockaddr* to, socklen_t size)", "fd, to, size", "fd == 76", "fd=%di:s32", "fd == 76",
-                "-1", "ETIMEDOUT"),
-    "close": ("int close(int fd)", "fd", "fd == 77", "fd=%di:s32", "fd == 77", "-1", "EIO"),
-    "fsync": ("int fsync(int fd)", "fd", "fd >= 3", "fd=%di:s32", "fd >= 3", "-1", "EIO"),
-    "getcwd": ("char* getcwd(char* to, size_t size)", "to, size", "size >= 64", "size=%si:u64", "size >= 64", "0", "EACCES"),
-    "strdup": ("char* strdup(const char* text)", "text", 'strncmp(text, "marked", 6) == 0', "text=+0(%di):string",
-               'text ~ "marked*"', "0", "ENOMEM"),
-    "fopen64": ("FILE* fopen64(const char* name, const char* mode)", "name, mode", 'strcmp(name, "marked-stream") == 0',
-                "name=+0(%di):string", 'name == "marked-stream"', "0", "EMFILE"),
-    "unlink": ("int unlink(const char* name)", "name", 'strstr(name, "marked") != NULL', "name=+0(%di):string", 'name ~ "*marked*"',
-               "-1", "EBUSY"),
-}
-ALIASES = {"open64": ["open"], "fopen64": ["fopen"]}
-HEAD = """#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
-static long failed;
-__attribute__((destructor)) static void tell(void) {
-  const char* path = getenv("INJECTED");
-  char text[32];
-  const int to = failed != 0 && path ? (int)syscall(2, path, O_WRONLY | O_CREAT | O_APPEND, 0644) : -1;
-  if (to >= 0) syscall(1, to, text, (long)snprintf(text, sizeof text, "%ld\\n", failed));
-}
-"""
+# (function, condition, what it returns, errno)
+MARKED = [
+    ("malloc", "size == 77777", "0", "ENOMEM"), ("calloc", "n == 1 && size == 77777", "0", "ENOMEM"), ("write", "size == 77", "-1", "ENOSPC"),
+    ("read", "size == 77", "-1", "EIO"), ("open64", 'name == "written"', "-1", "EMFILE"), ("openat", 'name == "marked-at"', "-1", "EACCES"),
+    ("connect", "fd == 76", "-1", "ETIMEDOUT"), ("close", "fd == 77", "-1", "EIO"), ("fsync", "fd >= 3", "-1", "EIO"),
+    ("getcwd", "size >= 64", "0", "EACCES"), ("strdup", 'text ~ "marked*"', "0", "ENOMEM"), ("fopen64", 'name == "marked-stream"', "0", "EMFILE"),
+    ("unlink", 'name ~ "*marked*"', "-1", "EBUSY"),
+]
 PYTHON = """
-import os, socket, sys
+import os, socket, sys, threading
 def tried(what, call):
     try:
         print(what, call())
     except OSError as error:
-        print(what, error.errno)
-    except MemoryError:
-        print(what, "no memory")
+        print(what, type(error).__name__, error.errno)
+    except (MemoryError, RuntimeError) as error:
+        print(what, type(error).__name__)
 tried("open", lambda: os.open("written", os.O_RDWR | os.O_CREAT) >= 0)
+here = os.open(".", os.O_RDONLY)
 file = os.open("other", os.O_RDWR | os.O_CREAT)
 tried("write", lambda: os.write(file, bytes(77)))
 tried("write", lambda: os.write(file, bytes(78)))
 tried("fsync", lambda: os.fsync(file))
+tried("fdatasync", lambda: os.fdatasync(file))
 os.lseek(file, 0, 0)
 tried("read", lambda: len(os.read(file, 77)))
 tried("read", lambda: len(os.read(file, 78)))
+tried("pread", lambda: len(os.pread(file, 7, 70)))
+tried("pwrite", lambda: os.pwrite(file, b"text", 1 << 20))
+tried("truncate", lambda: os.ftruncate(file, 77))
 tried("dup", lambda: os.dup2(file, 77))
 tried("close", lambda: os.close(77))
 tried("getcwd", lambda: os.path.isdir(os.getcwd()))
@@ -75,129 +44,145 @@ one = socket.socket()
 os.dup2(one.fileno(), 76)
 tried("connect", lambda: socket.socket(fileno=76).connect(("127.0.0.1", 1)))
 open("marked", "w").close()
+tried("mkdir", lambda: os.mkdir("marked-folder"))
+tried("mkdir", lambda: os.mkdir("marked-folder"))
+tried("chdir", lambda: os.chdir("marked-folder"))
+os.fchdir(here)
+tried("rmdir", lambda: os.rmdir("marked-folder"))
+tried("chmod", lambda: os.chmod("marked", 0o600))
+tried("link", lambda: os.link("marked", "marked-link"))
+tried("symlink", lambda: os.symlink("marked", "marked-symlink"))
+tried("readlink", lambda: os.readlink("marked-symlink"))
+tried("rename", lambda: os.rename("marked-symlink", "renamed"))
+tried("utime", lambda: os.utime("marked", (1, 1)))
+tried("access", lambda: os.access("marked", os.W_OK))
+tried("pipe", lambda: len(os.pipe2(os.O_CLOEXEC)))
+tried("isatty", lambda: os.isatty(file))
+tried("umask", lambda: os.umask(0o22))
+server = socket.socket(socket.AF_UNIX)
+tried("bind", lambda: server.bind("marked.sock"))
+tried("listen", lambda: server.listen(7))
+a, b = socket.socketpair()
+tried("send", lambda: a.send(b"seventy"))
+tried("recv", lambda: b.recv(77, socket.MSG_DONTWAIT))
+tried("setsockopt", lambda: a.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
+tried("address", lambda: socket.getaddrinfo("127.0.0.1", "77")[0][4])
+def work():
+    pass
+tried("thread", lambda: threading.Thread(target=work).start())
 tried("unlink", lambda: os.unlink("marked"))
 """
+IN_PYTHON = [
+    ("pread64", "fd >= 3 && size == 7", "3", None), ("pwrite64", "at == 0x100000", "-1", "EFBIG"), ("fdatasync", "fd >= 3", "-1", "EROFS"),
+    ("ftruncate64", "size == 77", "-1", "ETXTBSY"), ("mkdir", 'name ~ "*folder"', "-1", "EDQUOT"), ("chdir", 'name == "marked-folder"', "0", None),
+    ("rmdir", "", "-1", "ENOTEMPTY"), ("chmod", "mode == 0600", "-1", "EPERM"), ("link", 'to ~ "*link"', "-1", "EMLINK"),
+    ("symlink", "", "-1", "ENOSYS"), ("readlink", 'name == "marked-symlink"', "-1", "EINVAL"), ("rename", 'to == "renamed"', "-1", "EXDEV"),
+    ("utimensat", 'name == "marked"', "-1", "EROFS"), ("access", 'name == "marked"', "-1", "EACCES"), ("pipe2", "flags != 0", "-1", "ENFILE"),
+    ("umask", "", "63", None), ("isatty", "fd >= 3", "1", None), ("bind", "size > 2", "-1", "EADDRINUSE"), ("listen", "most == 7", "-1", "EOPNOTSUPP"),
+    ("send", "size == 7", "2", None), ("recv", "size == 77", "-1", "ECONNRESET"), ("setsockopt", "level == 1 && name == 9", "-1", "ENOPROTOOPT"),
+    ("socket", "domain == 1", "-1", "EAFNOSUPPORT"), ("getaddrinfo", 'name == "127.0.0.1"', "-2", None), ("pthread_create", "", "11", None),
+]
 SQL = """create table t(a, b);
 insert into t values(1, 'one'), (2, 'two');
 begin; update t set b = 'three' where a = 2; commit;
+pragma journal_mode = truncate;
+insert into t select a + 10, b from t;
+vacuum;
 select * from t; pragma integrity_check;
+pragma journal_mode = wal;
+insert into t values(7, 'seven'); select count(*) from t;
 """
+IN_SQLITE = [
+    ("open64", 'name ~ "*-journal"', "-1", "EMFILE"), ("open64", 'name ~ "*marked.db" && flags > 0x80000', "-1", "EACCES"), ("pread64", "at == 24", "-1", "EIO"),
+    ("pread64", "size == 16", "7", None), ("pwrite64", "at >= 4096", "-1", "ENOSPC"), ("pwrite64", "size == 4096", "1000", None),
+    ("fdatasync", "fd >= 3", "-1", "EIO"), ("ftruncate64", "size == 0", "-1", "EIO"), ("unlink", 'name ~ "*marked*"', "-1", "EBUSY"),
+    ("fcntl64", "command == 6", "-1", "EACCES"), ("fcntl64", "command == 6", "-1", "ENOLCK"), ("stat64", 'name ~ "*marked*"', "-1", "ELOOP"),
+    ("lstat64", "", "-1", "EACCES"), ("getcwd", "size >= 64", "0", "EACCES"),
+    ("mmap64", "fd >= 3 && size == 32768 && how == 1", "-1", "ENOMEM"), ("malloc", "size > 60000", "0", "ENOMEM"),
+]
+GIT = """mkdir sub; echo text > marked; echo more > sub/file; ln -s marked sym
+{git} init -q -b main .; echo $?
+{git} -c core.fsync=all add .; echo $?
+{git} -c gc.auto=0 commit -qm first; echo $?
+echo changed > marked; {git} status --short; {git} -c gc.auto=0 commit -qam second; echo $?
+{git} checkout -q HEAD~1; echo $?; {git} mv marked other; {git} branch one; {git} branch -m one two; {git} log --oneline --all; {git} rm -q sub/file; echo $?
+"""
+IN_GIT = [
+    ("fsync", "fd >= 3", "-1", "EIO"), ("getcwd", "size >= 64", "0", "EACCES"), ("unlink", 'name ~ "*marked*"', "-1", "EBUSY"),
+    ("strdup", 'text ~ "*marked*"', "0", "ENOMEM"), ("write", "fd >= 3 && size > 100 && size < 250", "-1", "ENOSPC"), ("open64", 'name ~ "*.lock"', "-1", "EACCES"),
+    ("open64", 'name ~ "*tmp_obj*"', "-1", "EROFS"), ("mkdir", 'name ~ "*objects*"', "-1", "ENOSPC"), ("rename", 'name ~ "*.lock"', "-1", "EXDEV"),
+    ("link", 'name ~ "*tmp_obj*"', "-1", "EPERM"), ("lstat64", 'name ~ "*marked"', "-1", "EIO"), ("stat64", 'name ~ "*refs*"', "-1", "EACCES"),
+    ("chmod", "", "-1", "EPERM"), ("symlink", "", "-1", "EPERM"), ("readlink", 'name ~ "*sym"', "-1", "EIO"), ("rmdir", "", "-1", "EBUSY"),
+    ("access", 'name ~ "*.git*"', "-1", "EACCES"), ("opendir", 'name ~ "*.git*"', "0", "EMFILE"), ("chdir", "", "-1", "EACCES"),
+    ("mmap64", "fd >= 3 && access == 1 && how == 2 && size < 4096", "-1", "ENOMEM"),
+]
+TAR = """mkdir tree tree/sub out; echo text > tree/marked; echo more > tree/sub/file; ln -s marked tree/sym; ln tree/marked tree/hard
+tar --sort=name --mtime=@0 -cf marked.tar tree; echo $?; tar -tvf marked.tar; tar -C out -xpf marked.tar; echo $?
+tar -C out -xpf marked.tar; echo $?; tar -rf marked.tar --mtime=@0 tree/sub; echo $?; tar -df marked.tar; echo $?
+"""
+IN_TAR = [
+    ("openat", 'name == "marked"', "-1", "EACCES"), ("openat", 'name ~ "tree/*" && flags > 64', "-1", "EROFS"), ("mkdirat", "", "-1", "ENOSPC"),
+    ("unlinkat", 'name ~ "*marked"', "-1", "EBUSY"), ("symlinkat", "", "-1", "EPERM"), ("linkat", "", "-1", "EMLINK"),
+    ("readlinkat", "", "-1", "EIO"), ("fchown", "", "-1", "EPERM"), ("utimensat", "", "-1", "EROFS"), ("fstatat64", 'name == "file"', "-1", "EIO"),
+    ("write", "fd >= 3 && size == 10240", "-1", "ENOSPC"), ("write", "fd >= 3 && size == 10240", "512", None), ("read", "fd >= 3 && size == 10240", "-1", "EIO"),
+    ("fchmod", "", "-1", "EPERM"), ("fchmodat", "", "-1", "EPERM"),
+]
+CURL = """echo text > marked; curl -sS -o out "file://$PWD/marked"; echo $?; cat out
+curl -sS --connect-timeout 20 http://127.0.0.1:1/ ; echo $?; curl -sS --unix-socket marked http://here/; echo $?; curl -sS --max-time 20 -T marked "file://$PWD/up"; echo $?
+"""
+IN_CURL = [
+    ("open64", 'name ~ "*marked"', "-1", "EACCES"), ("socket", "domain == 2 && type == 1", "-1", "EMFILE"), ("connect", "fd >= 3 && size == 16", "-1", "ENETUNREACH"), ("connect", "fd >= 3 && size == 16", "-1", "EACCES"),
+    ("setsockopt", "level == 6", "-1", "ENOPROTOOPT"), ("fcntl64", "command == 4", "-1", "EPERM"),
+    ("malloc", "size > 100000", "0", "ENOMEM"),
+]
+REDIS = """{server} --port 0 --unixsocket marked.sock --unixsocketperm 700 --save '' --appendonly yes --appendfsync always --logfile /dev/null &
+n=0; until {client} -s marked.sock ping > /dev/null 2>&1; do n=$((n + 1)); [ $n -lt 500 ] && kill -0 $! 2> /dev/null || break; sleep 0.02; done
+ask() {{ {client} -s marked.sock "$@" 2>&1; echo $?; }}
+ask set key {text}; ask get key; ask rpush list 1 2 3; ask lrange list 0 -1; ask config get dir; ask save; ask get key
+ask shutdown nosave; wait; echo $?
+"""
+IN_REDIS = [
+    ("write", "size == 77", "-1", "ENOSPC"), ("getcwd", "size >= 64", "0", "EACCES"), ("unlink", 'name ~ "*marked*"', "-1", "EBUSY"),
+    ("fdatasync", "", "-1", "EIO"), ("rename", 'name ~ "temp-*"', "-1", "EXDEV"), ("mkdir", 'name ~ "*appendonly*"', "-1", "EROFS"),
+    ("open64", 'name ~ "*.incr.aof"', "-1", "EACCES"), ("bind", "size > 2", "-1", "EADDRINUSE"), ("listen", "", "-1", "EADDRINUSE"),
+    ("chmod", 'name == "marked.sock"', "-1", "EPERM"), ("pthread_create", "", "11", None),
+    ("fsync", "", "-1", "EIO"), ("stat64", 'name ~ "*appendonly*"', "-1", "EACCES"), ("fopen64", 'name ~ "*temp*"', "0", "EMFILE"),
+]
 
 
-def wrapper(name, alias):
-    declaration, arguments, condition, _, _, value, error = CASES[name]
-    declaration = declaration.replace(f"{name}(", f"{alias}(")
-    kind = declaration[:declaration.index(alias)].strip()
-    parameters = declaration[declaration.index("("):]
-    forward = f"return real({arguments});"
-    if arguments is None:
-        names = "at, name, flags" if name == "openat" else "name, flags"
-        forward = f"va_list list; va_start(list, flags); const int mode = va_arg(list, int); va_end(list); return real({names}, mode);"
-    return (f"{declaration} {{\n  static {kind} (*real){parameters};\n"
-            f'  if (real == NULL) real = ({kind} (*){parameters})dlsym(RTLD_NEXT, "{alias}");\n'
-            f"  if ({condition}) return ++failed, errno = {error}, ({kind}){value};\n  {forward}\n}}\n")
-
-
-class Matrix(harness.TestCase):
-    environment = {"PATH": os.environ["PATH"], "LC_ALL": "C", "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1",
-                   "GIT_AUTHOR_DATE": "1700000000 +0000", "GIT_COMMITTER_DATE": "1700000000 +0000", "PYTHONDONTWRITEBYTECODE": "1",
-                   "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
-
-    def state(self):
-        """The files of the working folder, with the hashes of what they hold, but for what is another with each run."""
-        found = {}
-        for folder, _, names in os.walk(self.path("work")):
-            for name in names:
-                path = os.path.join(folder, name)
-                digest = "no file"
-                if os.path.isfile(path):
-                    with open(path, "rb") as file:
-                        digest = hashlib.sha256(file.read()).hexdigest()
-                name = re.sub(r"tmp_obj_\w+", "tmp_obj", os.path.relpath(path, self.path("work")))
-                found[name] = "" if name.endswith(("/index", "-journal", ".rdb")) else digest  # times, random numbers
-        return found
-
-    def ran(self, command, stdin=b"", **variables):
-        """The streams, the exit code and the files that a fresh folder has afterwards."""
-        shutil.rmtree(self.path("work"), ignore_errors=True)
-        os.mkdir(self.path("work"))
-        done = harness.run(command, stdin, {**self.environment, **variables}, cwd=self.path("work"))
-        said = re.sub(rb"tmp_obj_\w+", b"tmp_obj", re.sub(rb"(?m)^uprobe-run: .*\n", b"", done.stderr))
-        return done.stdout, said, done.returncode, self.state(), done.stderr
-
-    def compare(self, name, command, stdin=b""):
-        """Returns how many calls have failed."""
-        _, _, _, fields, condition, value, error = CASES[name]
-        source = self.write(f"{name}.c", HEAD + "".join(wrapper(name, alias) for alias in [name, *ALIASES.get(name, [])]))
-        library = harness.compiled([harness.need("gcc"), "-O2", "-shared", "-fPIC", "-fno-builtin", "-w", source, "-ldl"],
-                                   self.path(f"{name}.so"))
-        by_library = self.ran(command, stdin, LD_PRELOAD=library, INJECTED=self.path(f"{name}.count"))
-        plain = self.ran(command, stdin)
-
-        def by_tool(when):
-            probe = f"p:i/{name} {harness.libc_of(harness.need('sh'))}:{name} {fields}"
-            return self.ran([harness.tool(), "-o", self.path("trace"), "-p", probe, f"--trigger=return={value},errno={error} if {when}",
-                             "--allow-change", "--", *command], stdin)
-        injected, untouched = by_tool(condition), by_tool(f"({condition}) && common_pid == 1")
-        self.assertEqual(injected[:4], by_library[:4], (name, injected[4]))
-        self.assertEqual(untouched[:4], plain[:4], (name, untouched[4]))
-        self.assertNotIn(b"overridden", untouched[4])
-        self.assertNotIn(b"not made", injected[4])
-        counted = 0
-        if os.path.exists(self.path(f"{name}.count")):
-            with open(self.path(f"{name}.count"), encoding="ascii") as file:
-                counted = sum(int(line) for line in file)
-        found = re.search(rb"([\d,]+) overridden", injected[4])
-        self.assertEqual(int(found[1].replace(b",", b"")) if found else 0, counted, (name, injected[4]))
-        return counted
-
+class Matrix(injection.Injection):
     def test_a_c_program(self):
         source = os.path.abspath(os.path.join(harness.Options.source, "tests/e2e/fixtures/injected_calls.c"))
         program = harness.compiled([harness.need("gcc"), "-O2", "-fno-builtin", "-w", source], self.path("calls"))
-        for name in CASES:
+        for name, condition, value, error in MARKED:
             with self.subTest(name):
-                self.assertEqual(self.compare(name, [program]), 2 if name == "close" else 1)
+                self.assertEqual(self.compare(name, condition, value, error, [program]), 2 if name == "close" else 1)
 
     def test_python(self):
         script = self.write("calls.py", PYTHON)
         python = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else harness.need("python3")
-        for name in ("write", "read", "open64", "connect", "close", "fsync", "getcwd", "unlink"):
-            with self.subTest(name):
-                self.assertEqual(self.compare(name, [python, "-S", "-E", script]), 1)
+        names = ("write", "read", "open64", "connect", "close", "fsync", "getcwd", "unlink")
+        self.compare_all([one for one in MARKED if one[0] in names] + IN_PYTHON, [python, "-S", "-E", script])
 
     def test_sqlite(self):
-        sqlite = harness.need("sqlite3")
-        failed = 0
-        for name in ("getcwd", "fsync", "unlink", "close", "malloc"):
-            with self.subTest(name):
-                failed += self.compare(name, [sqlite, "-batch", "marked.db"], SQL.encode())
-        self.assertGreater(failed, 2)
+        self.compare_all(IN_SQLITE, [harness.need("sqlite3"), "-batch", "marked.db"], SQL.encode())
 
     def test_redis(self):
         """A server that writes each command to a file, and its clients. Its allocator is another one than libc's."""
         client = harness.need("redis-cli")
         server = harness.need("redis-server") and shutil.which("redis-server")  # a link: the program goes by its name
-        job = self.write("job", f"""{server} --port 0 --unixsocket marked.sock --save '' --appendonly yes --appendfsync always --logfile /dev/null &
-n=0; until {client} -s marked.sock ping > /dev/null 2>&1; do n=$((n + 1)); [ $n -lt 500 ] || break; sleep 0.02; done
-ask() {{ {client} -s marked.sock "$@" 2>&1; echo $?; }}
-ask set key {"v" * 70}; ask get key; ask rpush list 1 2 3; ask lrange list 0 -1; ask config get dir; ask save; ask get key
-ask shutdown nosave; wait; echo $?
-""")
-        failed = 0
-        for name in ("write", "getcwd", "unlink"):
-            with self.subTest(name):
-                failed += self.compare(name, [harness.need("sh"), job])
-        self.assertGreater(failed, 2)
+        self.compare_all(IN_REDIS, [harness.need("sh"), self.write("job", REDIS.format(server=server, client=client, text="v" * 70))])
 
     def test_git(self):
-        git = harness.need("git")
-        job = self.write("job", f"{git} init -q -b main . && echo text > marked && {git} -c core.fsync=all add marked && "
-                                f"{git} -c gc.auto=0 commit -qm first; echo $?; {git} status --short\n")
-        failed = 0
-        for name in ("fsync", "getcwd", "unlink", "strdup", "write"):
-            with self.subTest(name):
-                failed += self.compare(name, [harness.need("sh"), job])
-        self.assertGreater(failed, 2)
+        self.compare_all(IN_GIT, [harness.need("sh"), self.write("job", GIT.format(git=harness.need("git")))])
+
+    def test_tar(self):
+        harness.need("tar")
+        self.compare_all(IN_TAR, [harness.need("sh"), self.write("job", TAR)])
+
+    def test_curl(self):
+        harness.need("curl")
+        self.compare_all(IN_CURL, [harness.need("sh"), self.write("job", CURL)])
 
 
 if __name__ == "__main__":
