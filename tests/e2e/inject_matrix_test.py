@@ -111,7 +111,7 @@ IN_GIT = [
     ("fsync", "fd >= 3", "-1", "EIO"), ("getcwd", "size >= 64", "0", "EACCES"), ("unlink", 'name ~ "*marked*"', "-1", "EBUSY"),
     ("strdup", 'text ~ "*marked*"', "0", "ENOMEM"), ("write", "fd >= 3 && size > 100 && size < 250", "-1", "ENOSPC"), ("open64", 'name ~ "*.lock"', "-1", "EACCES"),
     ("open64", 'name ~ "*tmp_obj*"', "-1", "EROFS"), ("mkdir", 'name ~ "*objects*"', "-1", "ENOSPC"), ("rename", 'name ~ "*.lock"', "-1", "EXDEV"),
-    ("link", 'name ~ "*tmp_obj*"', "-1", "EPERM"), ("lstat64", 'name ~ "*marked"', "-1", "EIO"), ("stat64", 'name ~ "*refs*"', "-1", "EACCES"),
+    ("link", 'name ~ "*tmp_obj*"', "-1", "EPERM"), ("lstat64", 'name ~ "*marked"', "-1", "EIO"),
     ("chmod", "", "-1", "EPERM"), ("symlink", "", "-1", "EPERM"), ("readlink", 'name ~ "*sym"', "-1", "EIO"), ("rmdir", "", "-1", "EBUSY"),
     ("access", 'name ~ "*.git*"', "-1", "EACCES"), ("opendir", 'name ~ "*.git*"', "0", "EMFILE"), ("chdir", "", "-1", "EACCES"),
     ("mmap64", "fd >= 3 && access == 1 && how == 2 && size < 4096", "-1", "ENOMEM"),
