@@ -104,6 +104,21 @@ std::optional<std::uint64_t> constant_of(const Dwarf_Op& op) {
 
 Location constant(std::uint64_t value) { return {.steps = {{.kind = StepKind::constant, .value = value}}}; }
 
+Location constant_pair(std::uint64_t lower, std::uint64_t upper) {
+  constexpr std::uint64_t kWord = sizeof lower;
+  return {.pieces = {{kWord, constant(lower), {}}, {kWord, constant(upper), {}}}};
+}
+
+// Up to eight bytes, or a number of 16.
+std::optional<Location> constant_bytes(const Dwarf_Block& block) {
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  std::uint64_t words[2] = {};
+  if (block.length > kWord && block.length != sizeof words) return {};
+  std::copy_n(block.data, block.length, reinterpret_cast<std::uint8_t*>(words));
+  if (block.length <= kWord) return constant(words[0]);
+  return constant_pair(words[0], words[1]);
+}
+
 // The context of an expression.
 struct Place {
   const DebugInfo::Handles& handles;
@@ -213,11 +228,9 @@ Result<Location> follow_whole(const Place& place, const Expression& expression) 
   if (expression.count != 1) return address_in(place, expression);
   if (first.atom == DW_OP_implicit_value) {
     Dwarf_Block block{};
-    if (dwarf_getlocation_implicit_value(&place.attribute, &first, &block) != 0 || block.length > 8)
-      return not_understood("has a location that cannot be followed");
-    std::uint64_t value = 0;
-    std::copy_n(block.data, block.length, reinterpret_cast<std::uint8_t*>(&value));
-    return constant(value);
+    if (dwarf_getlocation_implicit_value(&place.attribute, &first, &block) == 0)
+      if (auto known = constant_bytes(block)) return std::move(*known);
+    return not_understood("has a location that cannot be followed");
   }
   const bool is_register = first.atom >= DW_OP_reg0 && first.atom <= DW_OP_reg31;
   if (!is_register && first.atom != DW_OP_regx) return address_in(place, expression);
@@ -287,13 +300,18 @@ Result<Location> follow(const Place& place, const Expression& expression) {
 }
 
 // A constant in a few bytes does not show whether it is signed. Compilers write numbers below zero in other forms.
-Result<Location> constant_in(Dwarf_Attribute& attribute) {
+Result<Location> constant_in(Dwarf_Attribute& attribute, bool is_wide) {
   const unsigned form = dwarf_whatform(&attribute);
   const bool is_bytes = form == DW_FORM_data1 || form == DW_FORM_data2 || form == DW_FORM_data4;
   Dwarf_Sword value = 0;
   Dwarf_Word bits = 0;
-  if (!is_bytes && dwarf_formsdata(&attribute, &value) == 0) return constant(static_cast<std::uint64_t>(value));
-  if (dwarf_formudata(&attribute, &bits) == 0) return constant(bits);
+  const auto made = [&](std::uint64_t number, bool is_negative) {
+    return is_wide ? constant_pair(number, is_negative ? ~0ull : 0) : constant(number);
+  };
+  if (!is_bytes && dwarf_formsdata(&attribute, &value) == 0) return made(static_cast<std::uint64_t>(value), value < 0);
+  if (dwarf_formudata(&attribute, &bits) == 0) return made(bits, false);
+  if (Dwarf_Block block{}; dwarf_formblock(&attribute, &block) == 0)
+    if (auto known = constant_bytes(block)) return std::move(*known);
   return not_understood("is a constant that cannot be fetched");
 }
 
@@ -323,7 +341,8 @@ Status settle(Location& location, std::uint64_t bytes) {
 Result<Location> location_of(const DebugInfo::Handles& handles, Dwarf_Die variable, const Scopes& scopes,
                              std::uint64_t address) {
   Dwarf_Attribute attribute;
-  if (dwarf_attr_integrate(&variable, DW_AT_const_value, &attribute) != nullptr) return constant_in(attribute);
+  if (dwarf_attr_integrate(&variable, DW_AT_const_value, &attribute) != nullptr)
+    return constant_in(attribute, is_wide_number(type_of(variable)));
   if (dwarf_attr_integrate(&variable, DW_AT_location, &attribute) == nullptr) {
     if (dwarf_hasattr_integrate(&variable, DW_AT_declaration) != 0)
       return Error{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Parts of aggregates that compilers and libraries make in their own ways: texts with a length, and virtual base classes. Names of
-// members are those of the Go runtime, Rust's library, libstdc++ and libc++.
+// Parts of aggregates: where they are, and those that compilers and libraries make in their own ways, texts with a length and virtual
+// base classes. Names of members are those of the Go runtime, Rust's library, libstdc++ and libc++.
 #include <algorithm>
 #include <array>
 #include <initializer_list>
@@ -96,7 +96,34 @@ void add_virtual_bases(const Part& of, int depth, std::vector<VirtualBase>& base
   });
 }
 
+// A number, or in DWARF 2 an expression that adds one.
+bool read_distance(Dwarf_Attribute& attribute, Dwarf_Word& distance) {
+  if (dwarf_formudata(&attribute, &distance) == 0) return true;
+  Dwarf_Op* expression = nullptr;
+  std::size_t length = 0;
+  if (dwarf_getlocation(&attribute, &expression, &length) != 0 || length != 1) return false;
+  distance = expression[0].number;
+  return expression[0].atom == DW_OP_plus_uconst;
+}
+
 }  // namespace
+
+std::optional<Dwarf_Word> distance_of(Dwarf_Die part) {
+  Dwarf_Attribute attribute;
+  Dwarf_Word offset = 0;
+  if (dwarf_attr(&part, DW_AT_virtuality, &attribute) != nullptr && dwarf_tag(&part) == DW_TAG_inheritance) return {};
+  if (dwarf_attr(&part, DW_AT_data_member_location, &attribute) != nullptr && !read_distance(attribute, offset))
+    return {};
+  return offset;
+}
+
+std::optional<Dwarf_Word> first_bit(Dwarf_Die member, Dwarf_Word width, std::uint64_t bytes) {
+  if (const auto bit = number_in(member, DW_AT_data_bit_offset)) return bit;
+  const auto from_above = number_in(member, DW_AT_bit_offset);
+  const Dwarf_Word bits = 8 * number_in(member, DW_AT_byte_size).value_or(bytes);
+  if (!from_above || *from_above > bits || width > bits - *from_above) return {};
+  return bits - *from_above - width;
+}
 
 std::optional<TextParts> parts_of_text(Type aggregate) {
   const char* name = aggregate.tag == 0 ? nullptr : dwarf_diename(&aggregate.die);

@@ -30,19 +30,9 @@ Error unfit(std::string text, std::string help = {}) {
   return Error{.code = Code::refused, .text = std::move(text), .help = std::move(help)};
 }
 
-// __int128: no number that a record has, but as much memory as an array of two.
-bool is_wide_number(Type type) {
-  constexpr std::uint64_t kWide = 16;
-  const std::uint64_t encoding = number_in(type.die, DW_AT_encoding).value_or(0);
-  return type.tag == DW_TAG_base_type && size_of(type) == kWide &&
-         (encoding == DW_ATE_signed || encoding == DW_ATE_unsigned);
-}
-
 // Kind and size of one value.
 Status set_scalar(Type type, Argument& argument) {
   const std::uint64_t bytes = size_of(type);
-  if (is_wide_number(type))
-    return unfit("is a number of 16 bytes", "as an array it is two of eight, the lower one first, :x64[2]");
   if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8)
     return unfit("is a type of " + std::to_string(bytes) + " bytes, which is no number");
   argument.size = static_cast<std::uint8_t>(bytes);
@@ -82,8 +72,20 @@ bool is_in_order(const Location& location, Type type) {
   return location.in_memory || (location.steps.back().kind == StepKind::vector && size_of(type) <= shared::kYmmBytes);
 }
 
+// Two words, of which each has a place of its own, or both are in order.
+Status set_wide(Type type, const Location& location, Argument& argument) {
+  if (!argument.upper && !is_in_order(location, type))
+    return unfit("is a number of 16 bytes, of which eight are kept here");
+  argument.kind = number_in(type.die, DW_AT_encoding) == std::uint64_t{DW_ATE_signed} ? Kind::signed_decimal
+                                                                                      : Kind::unsigned_decimal;
+  argument.size = 8, argument.count = 2, argument.is_wide = true;
+  return ok();
+}
+
 Status set_array(Type type, Location& location, Argument& argument) {
   const std::uint64_t count = elements_of(type);
+  if (is_wide_number(type_of(type.die)))
+    return unfit("is an array of numbers of 16 bytes", "name one of them, [0], or a type, such as :x64[4]");
   if (!is_in_order(location, type)) return unfit("is an array that is not in memory");
   if (count == 0 || count > spec::kMaxArray)
     return unfit("is an array of " + (count == 0 ? std::string("unknown length") : std::to_string(count)) + " elements",
@@ -97,8 +99,11 @@ Status set_array(Type type, Location& location, Argument& argument) {
 Status keep_type(Type type, Location& location, Argument& argument) {
   const bool is_array = type.tag == DW_TAG_array_type || (is_wide_number(type) && argument.kind != Kind::string);
   if (argument.kind == Kind::string || argument.count != 0) {
-    if (!is_array && !leads_elsewhere(type.tag)) return unfit("is neither a pointer nor an array");
+    if (!is_array && !leads_elsewhere(type.tag))
+      return unfit(argument.is_wide ? "has only " + std::to_string(size_of(type)) + " bytes"
+                                    : "is neither a pointer nor an array");
     if (!is_array) read_pointer(location);
+    if (argument.upper) return ok();
     if (!is_in_order(location, type)) return unfit("is an array that is not in memory");
     const bool is_bounded = !location.in_memory || is_wide_number(type);
     const bool fits = !is_bounded || (argument.kind != Kind::string && spec::fixed_size(argument) <= size_of(type));
@@ -169,6 +174,13 @@ std::uint64_t size_of(Type type) {
   return dwarf_aggregate_size(&type.die, &size) == 0 ? size : 0;
 }
 
+bool is_wide_number(Type type) {
+  constexpr std::uint64_t kWide = 16;
+  if (type.tag != DW_TAG_base_type || size_of(type) != kWide) return false;
+  const std::uint64_t encoding = number_in(type.die, DW_AT_encoding).value_or(0);
+  return encoding == DW_ATE_signed || encoding == DW_ATE_unsigned;
+}
+
 std::string members_of(Type aggregate) {
   std::string names;
   each_child(aggregate.die, [&](Dwarf_Die& die) {
@@ -182,6 +194,7 @@ std::string name_of(Dwarf_Die typed) { return name_within(typed, 0); }
 
 Status set_type(Type type, Location& location, Argument& argument) {
   if (argument.has_type) return keep_type(type, location, argument);
+  if (is_wide_number(type)) return set_wide(type, location, argument);
   switch (type.tag) {
     case 0:
       return unfit("has no type");

@@ -48,9 +48,17 @@ struct Type {
 };
 Type type_of(Dwarf_Die variable);
 std::uint64_t size_of(Type type);        // 0: not known
+bool is_wide_number(Type type);          // __int128, and those of other languages: a number of 16 bytes
 std::uint64_t elements_of(Type array);   // 0: not known
 std::string members_of(Type aggregate);  // their names, "a, b"; empty: it has none
 std::string name_of(Dwarf_Die typed);    // the type of a variable or member as C writes it, near enough
+
+// The distance of a part in an aggregate; none: it is computed, as for a virtual base.
+std::optional<Dwarf_Word> distance_of(Dwarf_Die part);
+
+// A bitfield's lowest bit, counted from the member's place. Before DWARF 4, and from clang for gdb, bits count from the highest bit of a
+// container of the member's own.
+std::optional<Dwarf_Word> first_bit(Dwarf_Die member, Dwarf_Word width, std::uint64_t bytes);
 
 // Where a text has its characters and their number, each in eight bytes: Go's string, Rust's &str and String, C++'s std::string and
 // std::string_view. Nothing: it is none, or made otherwise.

@@ -83,6 +83,7 @@ class Walker {
   Status take_address(Argument& argument);
   Status take_text(const TextParts& parts, Argument& argument);
   Status take_value(Argument& argument);
+  Status take_halves(Argument& argument);
   Status count_from_first(Argument& argument) const;
 
   const DebugInfo::Handles& handles_;
@@ -95,16 +96,6 @@ class Walker {
   bool wants_address_ = false;
   std::size_t first_star_ = 0, stars_end_ = 0;
 };
-
-// A number, or in DWARF 2 an expression that adds one.
-bool read_distance(Dwarf_Attribute& attribute, Dwarf_Word& distance) {
-  if (dwarf_formudata(&attribute, &distance) == 0) return true;
-  Dwarf_Op* expression = nullptr;
-  std::size_t length = 0;
-  if (dwarf_getlocation(&attribute, &expression, &length) != 0 || length != 1) return false;
-  distance = expression[0].number;
-  return expression[0].atom == DW_OP_plus_uconst;
-}
 
 std::string_view Walker::take_name() {
   std::size_t end = 0;
@@ -242,16 +233,6 @@ Status Walker::follow_stars() {
 
 constexpr int kDeepestMember = 8;
 
-// The distance of a part in an aggregate; none: it is computed, as for a virtual base.
-std::optional<Dwarf_Word> distance_of(Dwarf_Die part) {
-  Dwarf_Attribute attribute;
-  Dwarf_Word offset = 0;
-  if (dwarf_attr(&part, DW_AT_virtuality, &attribute) != nullptr && dwarf_tag(&part) == DW_TAG_inheritance) return {};
-  if (dwarf_attr(&part, DW_AT_data_member_location, &attribute) != nullptr && !read_distance(attribute, offset))
-    return {};
-  return offset;
-}
-
 // Members of unnamed structs and unions inside count as its own; those of base classes if it has none of that name. More than
 // one: the name is ambiguous.
 std::vector<Walker::Member> Walker::find_members(Dwarf_Die aggregate, std::string_view name, int depth) const {
@@ -364,26 +345,9 @@ Status Walker::index(std::string_view at) {
   return ok();
 }
 
-std::optional<Dwarf_Word> number_of(Dwarf_Die die, unsigned name) {
-  Dwarf_Attribute attribute;
-  Dwarf_Word number = 0;
-  if (dwarf_attr(&die, name, &attribute) == nullptr || dwarf_formudata(&attribute, &number) != 0) return {};
-  return number;
-}
-
 // The number of bits of the member named last, if it is a bitfield.
 std::optional<Dwarf_Word> Walker::bits_of_member() const {
-  return is_element_ ? std::nullopt : number_of(at_, DW_AT_bit_size);
-}
-
-// The lowest bit, counted from the member's place. Before DWARF 4, and from clang for gdb, bits count from the highest bit of a
-// container of the member's own.
-std::optional<Dwarf_Word> first_bit(Dwarf_Die member, Dwarf_Word width, std::uint64_t bytes) {
-  if (const auto bit = number_of(member, DW_AT_data_bit_offset)) return bit;
-  const auto from_above = number_of(member, DW_AT_bit_offset);
-  const Dwarf_Word bits = 8 * number_of(member, DW_AT_byte_size).value_or(bytes);
-  if (!from_above || *from_above > bits || width > bits - *from_above) return {};
-  return bits - *from_above - width;
+  return is_element_ ? std::nullopt : number_in(at_, DW_AT_bit_size);
 }
 
 // A member of some bits, in a container at the place where one of its type would be.
@@ -394,7 +358,7 @@ Status Walker::set_bits(Argument& argument) {
   const std::uint64_t bytes = size_of(type_), bits = 8 * bytes;
   const auto bit = first_bit(at_, *width, bytes);
   const bool is_number = type_.tag == DW_TAG_base_type || type_.tag == DW_TAG_enumeration_type;
-  if (bits == 0 || !bit || !is_number) return blame(all_, "is a bitfield whose place is not understood");
+  if (bits == 0 || bits > 64 || !bit || !is_number) return blame(all_, "is a bitfield whose place is not understood");
   const std::uint64_t first = *bit % bits;
   if (*width == 0 || *width > bits || first > bits - *width) return blame(all_, "is a bitfield across two containers");
   location_.offset += *bit / bits * bytes;
@@ -457,16 +421,41 @@ Status Walker::take_text(const TextParts& parts, Argument& argument) {
   return ok();
 }
 
+// A number of 16 bytes in several pieces: of each half the place, in a fetch of its own.
+Status Walker::take_halves(Argument& argument) {
+  Location whole = location_, lower = location_, upper = location_;
+  if (location_.pieces.empty() || settle(whole, 2 * sizeof(std::uint64_t))) return ok();
+  upper.offset += sizeof(std::uint64_t);
+  for (Location* half : {&lower, &upper}) {
+    Status settled = settle(*half, sizeof(std::uint64_t));
+    if (!settled) {
+      Error error = settled.error();
+      error.text = "'" + std::string(all_) + "' " + error.text;
+      return blame(all_, error);
+    }
+  }
+  const auto is_of_file = [](const spec::Step& step) { return step.kind == StepKind::file_offset; };
+  if (std::any_of(upper.steps.begin(), upper.steps.end(), is_of_file))
+    return blame(all_, "'" + std::string(all_) + "' is in several places, of which one is the file's");
+  location_ = std::move(lower);
+  argument.upper = spec::UpperHalf{std::move(upper.steps), upper.in_memory, upper.offset};
+  return ok();
+}
+
 Status Walker::take_value(Argument& argument) {
   RETURN_IF_ERROR(follow_reference(argument));
   const bool wants_text = !argument.has_type || (argument.kind == Kind::string && argument.count == 0);
   if (const auto text = wants_text && is_aggregate(type_.tag) ? parts_of_text(type_) : std::nullopt)
     return take_text(*text, argument);
   RETURN_IF_ERROR(set_bits(argument));
+  const bool wants_halves = !argument.has_type || (argument.size == sizeof(std::uint64_t) && argument.count == 2);
+  if (is_wide_number(type_) && wants_halves) RETURN_IF_ERROR(take_halves(argument));
   const bool is_number = argument.has_type && argument.count == 0 && argument.kind != Kind::string;
   const std::uint64_t bytes = size_of(type_);
   const bool is_whole = is_aggregate(type_.tag) && !argument.has_type;  // set_type() says what to do
-  Status typed = is_whole ? ok() : settle(location_, is_number ? std::min<std::uint64_t>(argument.size, bytes) : bytes);
+  Status typed = is_whole || argument.upper
+                     ? ok()
+                     : settle(location_, is_number ? std::min<std::uint64_t>(argument.size, bytes) : bytes);
   if (typed) typed = set_type(type_, location_, argument);
   if (!typed) {
     Error error = typed.error();

@@ -108,7 +108,10 @@ void CtfFormatter::add_value(std::string& bytes, const program::Field& field, co
     case Value::Kind::missing:
       return add_string(bytes, "(fault)");
     default:
-      return put_number(bytes, value.number, field.size);
+      if (!value.is_wide) return put_number(bytes, value.number, field.size);
+      Buffer digits;
+      add_number(digits, value);
+      return add_string(bytes, digits.view());
   }
 }
 

@@ -36,7 +36,7 @@ std::string integer(unsigned bits, bool is_signed, bool is_hex) {
 }
 
 std::string type_of(const program::Field& field) {
-  if (field.is_text) return "string";
+  if (field.is_text || field.is_wide) return "string";
   switch (field.kind) {
     case Kind::unsigned_decimal:
     case Kind::signed_decimal:
@@ -65,7 +65,8 @@ std::string fields_of(const CtfEvent& event, bool lacks_entry) {
   if (event.layout.style == program::Style::function) text += line("string", names.take("__caller"));
   for (const program::Field& field : event.fields()) {
     const std::string name = names.take(field.name);
-    if (CtfEvent::is_in(field, lacks_entry)) text += line(type_of(field), name, field.is_text ? 0 : field.count);
+    if (CtfEvent::is_in(field, lacks_entry))
+      text += line(type_of(field), name, field.is_text || field.is_wide ? 0 : field.count);
   }
   return text;
 }

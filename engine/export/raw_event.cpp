@@ -30,7 +30,7 @@ bool is_string(const program::Field& field, bool lacks_entry) {
     case Kind::floating:
       return true;
     default:
-      return field.is_text || (field.of_entry && lacks_entry);
+      return field.is_text || field.is_wide || (field.of_entry && lacks_entry);
   }
 }
 

@@ -205,6 +205,7 @@ Result<Argument> as_typed(const Written& written, const NotedArgument& noted, st
   if (type.find('[') != std::string_view::npos)
     return refused("an array is in memory: +0($arg" + std::to_string(written.number) + "):" + std::string(type));
   const auto known = spec::find_type(type, false);
+  if (known && known->is_wide) return refused("it has only " + bytes_text(noted.type.bytes));
   const bool is_number = known && (known->kind == Kind::unsigned_decimal || known->kind == Kind::signed_decimal ||
                                    known->kind == Kind::hex || known->kind == Kind::floating);
   if (is_number && !type.starts_with('b')) return as_number(written, noted, {known->kind, known->size});

@@ -43,4 +43,43 @@ inline char* put_hex(char* at, std::uint64_t value) {
   return at + digits;
 }
 
+// Exactly 19 digits.
+inline char* put_padded(char* at, std::uint64_t value) {
+  constexpr int kDigits = 19;
+  for (int i = kDigits - 1; i >= 0; --i, value /= 10) at[i] = static_cast<char>('0' + value % 10);
+  return at + kDigits;
+}
+
+// A number of 16 bytes.
+struct WideNumber {
+  std::uint64_t upper = 0, lower = 0;
+};
+inline constexpr std::size_t kMostWideDigits = 40;  // with its sign
+
+// Overwrites 16 bytes beyond its end at most.
+inline char* put_wide_hex(char* at, WideNumber number) {
+  if (number.upper == 0) return put_hex(at, number.lower);
+  at = put_hex(at, number.upper);
+  arch::put_hex_digits(at, number.lower);
+  return at + 16;
+}
+
+inline char* put_wide(char* at, WideNumber number, bool is_signed) {
+  __extension__ using Wide = unsigned __int128;
+  Wide value = Wide{number.upper} << 64 | number.lower;
+  if (is_signed && number.upper >> 63 != 0) {
+    *at++ = '-';
+    value = 0 - value;
+  }
+  constexpr std::uint64_t kPart = 10'000'000'000'000'000'000u;  // 19 digits
+  if (value < kPart) return put_decimal(at, static_cast<std::uint64_t>(value));
+  const Wide above = value / kPart;
+  if (above < kPart)
+    at = put_decimal(at, static_cast<std::uint64_t>(above));
+  else
+    at = put_padded(put_decimal(at, static_cast<std::uint64_t>(above / kPart)),
+                    static_cast<std::uint64_t>(above % kPart));
+  return put_padded(at, static_cast<std::uint64_t>(value % kPart));
+}
+
 }  // namespace uprobe::format

@@ -18,13 +18,22 @@ void note(std::vector<std::string_view>& list, std::string_view name) {
   if (list.empty() || list.back() != name) list.push_back(name);
 }
 
-void add_integer(Buffer& out, const Value& value) {
+bool is_exact(const Value& value) {
   const bool is_signed = value.kind == Value::Kind::signed_decimal;
-  const bool is_negative = is_signed && static_cast<std::int64_t>(value.number) < 0;
+  const std::uint64_t top = value.is_wide ? value.upper : value.number;
+  const bool is_negative = is_signed && static_cast<std::int64_t>(top) < 0;
   const std::uint64_t amount = is_negative ? -value.number : value.number;
-  if (amount > kMostExact) out.add("\"");
-  add_number(out, {.kind = is_signed ? value.kind : Value::Kind::unsigned_decimal, .number = value.number});
-  if (amount > kMostExact) out.add("\"");
+  const std::uint64_t rest = is_negative && value.number != 0 ? ~value.upper : is_negative ? -value.upper : value.upper;
+  return amount <= kMostExact && (!value.is_wide || rest == 0);
+}
+
+void add_integer(Buffer& out, const Value& value) {
+  Value decimal = value;
+  if (value.kind == Value::Kind::hex) decimal.kind = Value::Kind::unsigned_decimal;
+  const bool has_quotes = !is_exact(value);
+  if (has_quotes) out.add("\"");
+  add_number(out, decimal);
+  if (has_quotes) out.add("\"");
 }
 
 void add_floating(Buffer& out, const Value& value) {
@@ -40,7 +49,7 @@ class Fields {
       : record_(record), symbols_(symbols), marks_(marks), out_(out) {}
 
   void add(const program::Field& field, Values& values) {
-    if (field.count == 0 || field.is_text) return add(field, values.at(field));
+    if (field.count == 0 || field.is_text || field.is_wide) return add(field, values.at(field));
     for (std::uint32_t i = 0; i < field.count; ++i) {
       out_.add(i == 0 ? "[" : ",");
       add(field, values.at(field, i));

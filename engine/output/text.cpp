@@ -201,7 +201,8 @@ void TextFormatter::plan_place(const program::EventLayout& layout, EventPlan& pl
 
 void TextFormatter::plan_field(const program::Field& field, bool is_first, EventPlan& plan) const {
   const std::uint32_t elements = std::max<std::uint32_t>(field.count, 1);
-  const bool is_array = field.count != 0, is_number = !is_array && field.kind == Kind::hex && !field.of_entry;
+  const bool is_array = field.count != 0 && !field.is_wide;
+  const bool is_number = !is_array && field.kind == Kind::hex && !field.of_entry;
   const std::string name = shown(field.name);
   std::string prefix = " " + name + "=";
   if (plan.style == Style::kprobes_2009) prefix = " ";
@@ -217,6 +218,7 @@ void TextFormatter::plan_field(const program::Field& field, bool is_first, Event
                          .is_array = is_array,
                          .is_bare = plan.style == Style::function,
                          .is_text = field.is_text,
+                         .is_wide = field.is_wide,
                          .of_entry = field.of_entry});
   plan.needed = std::max(plan.needed, field.offset + field.size * elements);
   const std::size_t element_bytes = field.kind == Kind::symbol ? kSymbolBytes : kExpansion * field.size;
@@ -324,6 +326,7 @@ char* TextFormatter::put_field(char* at, const FieldPlan& field, Payload& payloa
   at = field.prefix.put_to(at);
   const std::uint8_t* value = payload.bytes + field.offset;
   if (field.of_entry && (payload.record->flags & shared::kRecordNoEntry) != 0) return put_missing(at, field);
+  if (field.is_wide) return put_wide_value(at, field, value);
   if (field.conversion && !field.is_array) return put_converted(at, field, value, payload);
   if (!field.is_array && !field.of_entry && field.kind == Kind::hex)
     return put_hex(at, load_unsigned(value, field.size));
@@ -401,6 +404,12 @@ char* TextFormatter::put_value(char* at, const FieldPlan& field, const std::uint
       return put_symbol(at, load_unsigned(value, field.size), field.is_bare, payload);
   }
   return at;
+}
+
+// The prefix has the "0x" of a hexadecimal one.
+char* TextFormatter::put_wide_value(char* at, const FieldPlan& field, const std::uint8_t* value) {
+  const WideNumber number{.upper = load_from<std::uint64_t>(value + 8), .lower = load_from<std::uint64_t>(value)};
+  return field.kind == Kind::hex ? put_wide_hex(at, number) : put_wide(at, number, field.kind == Kind::signed_decimal);
 }
 
 // A locator outside the dynamic data of this payload prints as a fault. Three dots follow a string that was cut.

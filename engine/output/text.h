@@ -60,6 +60,7 @@ class TextFormatter final : public Formatter {
     bool is_array;
     bool is_bare;                                     // neither quotes nor braces nor 0x
     bool is_text;                                     // an array of characters as one string
+    bool is_wide;                                     // two words as one number
     bool of_entry;                                    // program::Field
     std::optional<spec::Conversion> conversion = {};  // it prints as that
   };
@@ -106,6 +107,7 @@ class TextFormatter final : public Formatter {
   char* put_field(char* at, const FieldPlan& field, Payload& payload) const;
   char* put_converted(char* at, const FieldPlan& field, const std::uint8_t* value, Payload& payload) const;
   char* put_characters(char* at, const spec::Conversion& conversion, std::string_view text) const;
+  static char* put_wide_value(char* at, const FieldPlan& field, const std::uint8_t* value);
   static char* put_missing(char* at, const FieldPlan& field);
   char* put_characters(char* at, const FieldPlan& field, const std::uint8_t* value) const;
   char* put_value(char* at, const FieldPlan& field, const std::uint8_t* value, Payload& payload) const;

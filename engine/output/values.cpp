@@ -46,6 +46,16 @@ Value floating_at(const std::uint8_t* at, std::uint8_t size) {
           .floating = size == 4 ? static_cast<double>(loaded<float>(at)) : loaded<double>(at)};
 }
 
+Value wide_value(program::Kind kind, const std::uint8_t* at) {
+  Value value{.kind = kind == program::Kind::signed_decimal ? Value::Kind::signed_decimal
+                      : kind == program::Kind::hex          ? Value::Kind::hex
+                                                            : Value::Kind::unsigned_decimal,
+              .is_wide = true};
+  value.number = loaded<std::uint64_t>(at);
+  value.upper = loaded<std::uint64_t>(at + 8);
+  return value;
+}
+
 Value text_value(std::string_view text) { return {.kind = Value::Kind::text, .text = text}; }
 
 void add_element(Buffer& out, const Value& value, const trace::EventRecord& record, const Options& options,
@@ -85,7 +95,7 @@ std::span<const program::Field> KnownEvent::fields() const {
 }
 
 std::uint32_t elements_of(const program::Field& field) {
-  return field.is_text ? 1 : std::max<std::uint32_t>(field.count, 1);
+  return field.is_text || field.is_wide ? 1 : std::max<std::uint32_t>(field.count, 1);
 }
 
 Values::Values(const KnownEvent& event, const trace::EventRecord& record, const Options& options,
@@ -111,6 +121,7 @@ Value Values::at(const program::Field& field, std::uint32_t element) {
   const std::uint8_t* value = bytes_.data() + field.offset + field.size * element;
   const auto* text = reinterpret_cast<const char*>(value);
   if (field.is_text) return text_value({text, ::strnlen(text, std::max<std::uint32_t>(field.count, 1))});
+  if (field.is_wide) return wide_value(field.kind, value);
   switch (field.kind) {
     case Kind::unsigned_decimal:
       return {.kind = Value::Kind::unsigned_decimal, .number = number_at(value, field.size)};
@@ -144,15 +155,29 @@ Value Values::string_at(const std::uint8_t* locator) {
   return found;
 }
 
+namespace {
+
+char* put_0x(char* at) {
+  *at++ = '0';
+  *at++ = 'x';
+  return at;
+}
+
+}  // namespace
+
 void add_number(Buffer& out, const Value& value) {
   char* at = out.room(kNumberBytes);
+  if (value.is_wide) {
+    const WideNumber number{value.upper, value.number};
+    const bool is_signed = value.kind == Value::Kind::signed_decimal;
+    return out.end_at(value.kind == Value::Kind::hex ? put_wide_hex(put_0x(at), number)
+                                                     : put_wide(at, number, is_signed));
+  }
   switch (value.kind) {
     case Value::Kind::signed_decimal:
       return out.end_at(put_signed(at, static_cast<std::int64_t>(value.number)));
     case Value::Kind::hex:
-      *at++ = '0';
-      *at++ = 'x';
-      return out.end_at(put_hex(at, value.number));
+      return out.end_at(put_hex(put_0x(at), value.number));
     case Value::Kind::floating:
       return out.end_at(value.is_single ? std::to_chars(at, at + kNumberBytes, static_cast<float>(value.floating)).ptr
                                         : std::to_chars(at, at + kNumberBytes, value.floating).ptr);
@@ -178,7 +203,8 @@ void add_text(Buffer& out, std::string_view text, const Options& options) {
 
 void add_field(Buffer& out, const program::Field& field, Values& values, const trace::EventRecord& record,
                const Options& options, bool has_quotes) {
-  if (field.count == 0 || field.is_text) return add_element(out, values.at(field), record, options, has_quotes);
+  if (field.count == 0 || field.is_text || field.is_wide)
+    return add_element(out, values.at(field), record, options, has_quotes);
   for (std::uint32_t i = 0; i < field.count; ++i) {
     out.add(i == 0 ? "{" : ",");
     add_element(out, values.at(field, i), record, options, has_quotes);

@@ -28,7 +28,9 @@ struct Value {
   Kind kind = Kind::fault;
   bool is_single = false;    // a floating number of 4 bytes
   bool is_cut = false;       // the text goes on
+  bool is_wide = false;      // a number of 16 bytes: `upper` and `number`
   std::uint64_t number = 0;  // of a signed one the two's complement
+  std::uint64_t upper = 0;
   double floating = 0;
   std::string_view text;  // bytes of the record, or of the session's memory
 };
@@ -71,7 +73,7 @@ class Values {
 };
 
 // The longest text of add_number().
-inline constexpr std::size_t kNumberBytes = 40;
+inline constexpr std::size_t kNumberBytes = 48;
 // "12", "-3", "0x1f", "0.5": a number as ftrace's text has it, without escapes.
 void add_number(Buffer& out, const Value& value);
 void add_decimal(Buffer& out, std::uint64_t number);

@@ -33,6 +33,7 @@ class Compiler {
   void emit_step(const Step& step);
   void emit_value(const std::vector<Step>& steps, const Field& field);
   void emit_memory(const Argument& argument, const Field& field);
+  void emit_halves(const Argument& argument, const Field& field);
   void emit_text(const Argument& argument, const Field& field);
   Status emit_shift(const Argument& argument, const Field& field);
   void emit_extension(const Argument& argument, const Field& field);
@@ -140,6 +141,23 @@ void Compiler::emit_memory(const Argument& argument, const Field& field) {
   emit(insn);
 }
 
+// One after the other, as an argument of eight bytes each.
+void Compiler::emit_halves(const Argument& argument, const Field& field) {
+  Field half = field;
+  half.count = 0;
+  const auto emit_half = [&](const std::vector<Step>& steps, bool is_memory, std::uint64_t memory_offset) {
+    emit({.op = Op::begin});
+    for (const Step& step : steps) emit_step(step);
+    if (is_memory)
+      emit({.op = Op::store_memory, .count = half.size, .offset = half.offset, .immediate = memory_offset});
+    else
+      emit_value(steps, half);
+    half.offset += half.size;
+  };
+  emit_half(argument.steps, argument.sink == Sink::memory, argument.memory_offset);
+  emit_half(argument.upper->steps, argument.upper->is_memory, argument.upper->memory_offset);
+}
+
 // Constant strings go to a pool of the event; the session moves it to its own and adds the pool's place.
 void Compiler::emit_text(const Argument& argument, const Field& field) {
   const std::size_t at = program_.text.size();
@@ -182,6 +200,7 @@ Status Compiler::add(const Argument& argument, const Field& field) {
   if (argument.entry) emit_entry(argument);
   if (!argument.object.empty())
     program_.objects.push_back({argument.object, argument.exported, argument.exported_address});
+  if (argument.upper) return emit_halves(argument, field), ok();
   emit({.op = Op::begin});
   if (is_array_of_immediate(argument))
     emit({.op = Op::load_constant});
@@ -249,6 +268,7 @@ Result<EventLayout> make_layout(const spec::ProbeSpec& spec) {
                              .offset = layout.fixed_bytes,
                              .count = argument.count,
                              .is_text = argument.is_text,
+                             .is_wide = argument.is_wide,
                              .declared = argument.declared,
                              .of_entry = spec::wants_entry(argument)});
     layout.fixed_bytes += argument.size * elements(argument);

@@ -22,7 +22,7 @@ using shared::TextMatch;
 
 constexpr std::size_t kMaxNumber = 24, kMaxText = 256;  // with the NUL
 
-enum class FieldKind { number, floating, string, characters, cpu, name, stack };
+enum class FieldKind { number, wide, floating, string, characters, cpu, name, stack };
 
 struct FilterField {
   FieldKind kind = FieldKind::number;
@@ -49,6 +49,7 @@ std::optional<FilterField> argument_field(std::string_view name, const EventLayo
     return FilterField{.kind = field.kind == Kind::string ? FieldKind::string
                                : field.is_text            ? FieldKind::characters
                                : is_floating              ? FieldKind::floating
+                               : field.is_wide            ? FieldKind::wide
                                                           : FieldKind::number,
                        .offset = field.offset,
                        .size = field.size * std::max(field.count, 1u),
@@ -214,6 +215,11 @@ Result<Term> TermReader::read() {
   if (field->kind == FieldKind::floating) {
     Error error = fail_at(begin, kBadFieldOperator);
     error.help = "a floating point number's bits can be asked for: fetch them as :x64 or :x32";
+    return error;
+  }
+  if (field->kind == FieldKind::wide) {
+    Error error = fail_at(begin, kBadFieldOperator);
+    error.help = "of a number of 16 bytes its lower eight can be asked for: fetch them as :u64 or :s64";
     return error;
   }
   if (is_function) return read_function(*field, *op);

@@ -177,6 +177,8 @@ Result<HistogramWord> HistogramReader::argument(const Field& field, Piece name) 
     return fail(name.at, "a floating-point number can be no key and no value", Code::refused);
   if (field.is_text && field.count <= shared::kHistogramText)
     word.field = of_source(HistogramSource::characters, field.offset, static_cast<std::uint16_t>(field.count));
+  else if (field.is_wide)
+    return fail(name.at, "a number of 16 bytes can be no key and no value; its lower eight can, :u64", Code::refused);
   else if (is_array)
     return fail(name.at, "an array can be no key and no value", Code::refused);
   else if (field.kind == Kind::string)

@@ -27,6 +27,7 @@ struct Field {
   std::uint32_t offset = 0;  // from the start of the payload
   std::uint32_t count = 0;   // 0: a scalar; N: an array of N elements
   bool is_text = false;      // characters that print up to the first NUL
+  bool is_wide = false;      // two elements, the lower one first, that are one number of 16 bytes
   std::string declared;      // of a function event: the type as it was written; else empty
   bool of_entry = false;     // missing in records without an entry record
 };

@@ -40,11 +40,15 @@ std::optional<program::Field> field_of(Parser& parser) {
   program::Field field{.name = std::string(parser.text()), .declared = std::string(parser.text())};
   const auto kind = parser.number<std::uint32_t>(), size = parser.number<std::uint32_t>();
   field.offset = parser.number<std::uint32_t>(), field.count = parser.number<std::uint32_t>();
-  field.is_text = parser.number<std::uint32_t>() != 0, field.of_entry = parser.number<std::uint32_t>() != 0;
+  const auto form = parser.number<std::uint32_t>();
+  field.is_text = (form & kIsText) != 0, field.is_wide = (form & kIsWide) != 0,
+  field.of_entry = parser.number<std::uint32_t>() != 0;
   if (!parser.is_good() || kind > static_cast<std::uint32_t>(Kind::floating) || size > 8) return std::nullopt;
   field.kind = static_cast<Kind>(kind), field.size = static_cast<std::uint8_t>(size);
   if (!has_good_size(field) || field.count > program::kMaxElements || (field.is_text && field.size != 1))
     return std::nullopt;
+  const bool is_pair = field.size == 8 && field.count == 2 && field.kind <= Kind::hex;
+  if (form > kIsWide || (field.is_wide && !is_pair)) return std::nullopt;
   if (field.offset > shared::kMostPayload || field.name.size() > kMostText) return std::nullopt;
   return field;
 }

@@ -44,6 +44,9 @@ inline constexpr std::uint32_t kMostLanes = 65536, kCourseLane = kMostLanes - 1;
 // A block ends once it has this size; the last entry may be large.
 inline constexpr std::uint32_t kBlockBytes = 32 * 1024, kMostBlockBytes = 16 * 1024 * 1024;
 
+// What the elements of a field are together.
+inline constexpr std::uint32_t kIsText = 1, kIsWide = 2;
+
 // The descriptions of events stay in memory: bytes of one entry, and of all.
 inline constexpr std::uint32_t kMostEventBytes = 128 * 1024, kMostDescribedBytes = 32 * 1024 * 1024;
 

@@ -46,7 +46,8 @@ std::string_view event_bytes(const program::EventLayout& layout, Writer& writer)
   for (const program::Field& field : layout.fields) {
     writer.text(field.name).text(field.declared).number(static_cast<std::uint32_t>(field.kind));
     writer.number(std::uint32_t{field.size}).number(field.offset).number(field.count);
-    writer.number(static_cast<std::uint32_t>(field.is_text)).number(static_cast<std::uint32_t>(field.of_entry));
+    writer.number((field.is_text ? kIsText : 0u) | (field.is_wide ? kIsWide : 0u))
+        .number(static_cast<std::uint32_t>(field.of_entry));
   }
   if (!layout.print_format.empty()) writer.text(layout.print_format);
   return writer.bytes();

@@ -43,20 +43,27 @@ bool is_step_of_variable(StepKind kind) {
          kind == StepKind::add_kept || kind == StepKind::length;
 }
 
-// Checks values that the rest of the tool relies on, because the real reader never sends others.
-bool makes_sense(const Argument& argument) {
-  constexpr std::uint64_t kWidest = 8;
-  const bool is_size = argument.size == 1 || argument.size == 2 || argument.size == 4 || argument.size == kWidest;
-  const bool fits = argument.bit_width + argument.bit_offset <= 8 * argument.size;
-  if (!is_size || !fits || argument.count > spec::kMaxArray) return false;
-  if (argument.sink != spec::Sink::value && argument.sink != spec::Sink::memory) return false;
-  for (const Step& step : argument.steps) {
+constexpr std::uint64_t kWidest = 8;
+
+bool are_of_variable(const std::vector<Step>& steps) {
+  for (const Step& step : steps) {
     if (!is_step_of_variable(step.kind)) return false;
     if (step.kind == StepKind::reg && static_cast<std::uint32_t>(step.reg) >= shared::kRegCount) return false;
     if (step.kind == StepKind::vector && step.value >= shared::kVectorCount) return false;
     if (step.kind == StepKind::shift_right && step.value >= 8 * kWidest) return false;
   }
   return true;
+}
+
+// Checks values that the rest of the tool relies on, because the real reader never sends others.
+bool makes_sense(const Argument& argument) {
+  const bool is_size = argument.size == 1 || argument.size == 2 || argument.size == 4 || argument.size == kWidest;
+  const bool fits = argument.bit_width + argument.bit_offset <= 8 * argument.size;
+  if (!is_size || !fits || argument.count > spec::kMaxArray) return false;
+  if (argument.sink != spec::Sink::value && argument.sink != spec::Sink::memory) return false;
+  const bool is_pair = argument.size == kWidest && argument.count == 2 && argument.kind <= spec::Kind::hex;
+  if ((argument.is_wide || argument.upper) && !is_pair) return false;
+  return are_of_variable(argument.steps) && (!argument.upper || are_of_variable(argument.upper->steps));
 }
 
 // The bytes that are there limit the list, even if the count is larger.
@@ -126,6 +133,33 @@ void put(std::string& to, const dwarf::InlinedCopy& copy) {
   put(to, std::string_view(copy.problem));
 }
 
+namespace {
+
+void put_steps(std::string& to, const std::vector<Step>& steps) {
+  put(to, static_cast<std::uint32_t>(steps.size()));
+  for (const Step& step : steps) {
+    put(to, static_cast<std::uint32_t>(step.kind));
+    put(to, static_cast<std::uint32_t>(step.reg));
+    put_long(to, step.value);
+  }
+}
+
+bool take_steps(Parser& from, std::vector<Step>& steps) {
+  const std::uint32_t count = from.number();
+  if (count > static_cast<std::uint32_t>(spec::kKernelEndSlot)) return false;
+  steps.clear();
+  for (std::uint32_t i = 0; i < count; ++i) {
+    Step step{.kind = from.kind(StepKind::length)};
+    const std::uint32_t reg = from.number();
+    if (reg >= shared::kRegCount) return false;
+    step.reg = static_cast<shared::Reg>(reg), step.value = from.long_number();
+    steps.push_back(step);
+  }
+  return from.good();
+}
+
+}  // namespace
+
 void put(std::string& to, const Argument& argument) {
   put(to, std::string_view(argument.variable));
   for (const std::uint64_t number :
@@ -133,14 +167,13 @@ void put(std::string& to, const Argument& argument) {
         std::uint64_t{argument.size}, std::uint64_t{argument.count}, std::uint64_t{argument.is_bitfield},
         std::uint64_t{argument.bit_width}, std::uint64_t{argument.bit_offset}, std::uint64_t{argument.is_user_string},
         static_cast<std::uint64_t>(argument.sink), argument.memory_offset, std::uint64_t{argument.address.has_value()},
-        argument.address.value_or(0)})
+        argument.address.value_or(0), std::uint64_t{argument.is_wide}, std::uint64_t{argument.upper.has_value()}})
     put_long(to, number);
-  put(to, static_cast<std::uint32_t>(argument.steps.size()));
-  for (const Step& step : argument.steps) {
-    put(to, static_cast<std::uint32_t>(step.kind));
-    put(to, static_cast<std::uint32_t>(step.reg));
-    put_long(to, step.value);
-  }
+  put_steps(to, argument.steps);
+  if (!argument.upper) return;
+  put_steps(to, argument.upper->steps);
+  put_long(to, argument.upper->is_memory);
+  put_long(to, argument.upper->memory_offset);
 }
 
 bool take(Parser& from, Argument& argument) {
@@ -155,6 +188,8 @@ bool take(Parser& from, Argument& argument) {
   argument.memory_offset = number();
   const bool has_address = number() != 0;
   const std::uint64_t address = number();
+  argument.is_wide = number() != 0;
+  const bool has_upper = number() != 0;
   argument.address = has_address ? std::optional(address) : std::nullopt;
   if (kind > static_cast<std::uint64_t>(spec::Kind::floating) || sink > static_cast<std::uint64_t>(spec::Sink::text) ||
       size > UINT8_MAX || count > UINT32_MAX || width > UINT8_MAX || offset > UINT8_MAX)
@@ -162,16 +197,12 @@ bool take(Parser& from, Argument& argument) {
   argument.kind = static_cast<spec::Kind>(kind), argument.sink = static_cast<spec::Sink>(sink);
   argument.size = static_cast<std::uint8_t>(size), argument.count = static_cast<std::uint32_t>(count);
   argument.bit_width = static_cast<std::uint8_t>(width), argument.bit_offset = static_cast<std::uint8_t>(offset);
-  const std::uint32_t steps = from.number();
-  if (steps > static_cast<std::uint32_t>(spec::kKernelEndSlot)) return false;
-  argument.steps.clear();
-  for (std::uint32_t i = 0; i < steps; ++i) {
-    Step step{.kind = from.kind(StepKind::length)};
-    const std::uint32_t reg = from.number();
-    if (reg >= shared::kRegCount) return false;
-    step.reg = static_cast<shared::Reg>(reg), step.value = from.long_number();
-    argument.steps.push_back(step);
-  }
+  if (!take_steps(from, argument.steps)) return false;
+  if (!has_upper) return true;
+  spec::UpperHalf upper;
+  if (!take_steps(from, upper.steps)) return false;
+  upper.is_memory = number() != 0, upper.memory_offset = number();
+  argument.upper = std::move(upper);
   return from.good();
 }
 

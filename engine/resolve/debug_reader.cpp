@@ -235,6 +235,7 @@ Status DebugReader::ask_for_variable(std::string request, Argument& argument) co
   argument.address = made->address, argument.kind = made->kind, argument.size = made->size,
   argument.count = made->count;
   argument.is_text = made->is_text, argument.is_bitfield = made->is_bitfield;
+  argument.is_wide = made->is_wide, argument.upper = made->upper;
   argument.bit_width = made->bit_width, argument.bit_offset = made->bit_offset;
   return ok();
 }

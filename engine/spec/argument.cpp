@@ -105,6 +105,7 @@ class ArgumentParser {
   Status follow_value(const TypedBody& parts, Fetch& fetch);
   Status join_bitfield(const TypedBody& parts, Fetch& fetch);
   Status join_array(const TypedBody& parts, Fetch& fetch);
+  Status join_wide(const TypedBody& parts, Fetch& fetch);
 
   Error blame(std::size_t offset, std::string_view message, int err = EINVAL) const {
     return command_.blame(word_, body_offset_ + offset, message, err);
@@ -166,6 +167,8 @@ Status ArgumentParser::choose_type(const TypedBody& parts) {
   argument_.is_user_string = type->is_user_string;
   argument_.count = parts.count;
   argument_.has_type = parts.type.has_value();
+  if (type->is_wide && parts.count != 0) return blame(parts.type_offset, message::kWideArray);
+  if (type->is_wide) argument_.is_wide = true, argument_.count = 2;
   return ok();
 }
 
@@ -209,7 +212,20 @@ Status ArgumentParser::join(const TypedBody& parts, Fetch& fetch) {
   if (parts.type && parts.type->starts_with('b')) {
     RETURN_IF_ERROR(join_bitfield(parts, fetch));
   }
+  if (argument_.is_wide) return join_wide(parts, fetch);
   return parts.count != 0 ? join_array(parts, fetch) : ok();
+}
+
+// Two registers return a number of 16 bytes.
+Status ArgumentParser::join_wide(const TypedBody& parts, Fetch& fetch) {
+  if (fetch.yield == Yield::variable || is_vector(fetch)) return ok();
+  if (fetch.is_retval) {
+    argument_.upper = UpperHalf{.steps = {{.kind = StepKind::reg, .reg = shared::kUpperReturnRegister}}};
+    return ok();
+  }
+  if (fetch.yield != Yield::memory) return blame(fetch.blame_offset + parts.type_offset, message::kWideNeedsMemory);
+  if (++fetch.slot == kKernelEndSlot) return blame(fetch.blame_offset, message::kTooDeep, E2BIG);
+  return ok();
 }
 
 // An immediate is the address of a string; the kernel keeps its instruction and adds one for the store.

@@ -272,7 +272,7 @@ std::optional<CType> find_atom(std::string_view name) {
   for (const NamedCType& known : kCTypes)
     if (known.name == name) return CType{known.kind, known.size, 0, std::string(name)};
   const auto type = is_identifier(name) && name[0] != 'b' ? find_type(name, false) : std::nullopt;
-  if (!type) return std::nullopt;
+  if (!type || type->is_wide) return std::nullopt;
   return CType{type->kind, type->size, 0, std::string(name)};
 }
 

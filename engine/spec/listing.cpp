@@ -76,7 +76,7 @@ bool Form::add(const Step& step) {
 
 std::optional<std::string> fetch_of(const Argument& argument) {
   Form form;
-  if (argument.steps.empty() || !form.begin(argument.steps.front())) return {};
+  if (argument.upper || argument.steps.empty() || !form.begin(argument.steps.front())) return {};
   for (std::size_t i = 1; i < argument.steps.size(); ++i)
     if (!form.add(argument.steps[i])) return {};
   if (argument.sink == Sink::memory)

@@ -91,6 +91,9 @@ inline constexpr std::string_view kPartOfAddress = "A part of a register is no a
 inline constexpr std::string_view kVectorAddress = "A vector register is no address";
 inline constexpr std::string_view kVectorTooShort = "The vector register has not so many bytes";
 inline constexpr std::string_view kTypeTooWide = "The type is wider than the part of the register";
+inline constexpr std::string_view kWideArray = "There are no arrays of numbers of 16 bytes";
+inline constexpr std::string_view kWideNeedsMemory =
+    "A number of 16 bytes is in memory, in a vector register, in a variable, or returned";
 inline constexpr std::string_view kBadLine = "Invalid line number";
 inline constexpr std::string_view kVariableInside = "A variable is no address to add to";
 inline constexpr std::string_view kNoCondition = "A condition has to follow the 'if'";

@@ -64,6 +64,13 @@ struct EntryFetch {
 // What the argument stores: the value itself, or memory at `memory_offset` from it.
 enum class Sink : std::uint8_t { value, memory, comm, text };
 
+// The upper eight bytes of a number of 16 whose halves are in two places.
+struct UpperHalf {
+  std::vector<Step> steps;
+  bool is_memory = false;  // as in EntryFetch
+  std::uint64_t memory_offset = 0;
+};
+
 struct Argument {
   std::string name;
   std::string body;  // the fetch as written, with its type: what a listing prints after NAME=
@@ -83,9 +90,11 @@ struct Argument {
   int symbol_column = 0;
   // The name of a variable, "p->next->len", before it is looked up; empty: none, or already looked up.
   std::string variable;
-  bool has_type = false;  // one was written
-  bool is_text = false;   // an array of characters that prints up to its first NUL
-  std::string declared;   // of a function event: the type as written; else empty
+  bool has_type = false;           // one was written
+  bool is_text = false;            // an array of characters that prints up to its first NUL
+  bool is_wide = false;            // two elements of eight bytes, the lower one first, that are one number
+  std::optional<UpperHalf> upper;  // of a wide one in two places; the rest is its lower half
+  std::string declared;            // of a function event: the type as written; else empty
   Sink sink = Sink::value;
   std::uint64_t memory_offset = 0;
   std::string text;  // Sink::text: the characters

@@ -31,9 +31,13 @@ constexpr NamedType kTypes[] = {
     {"ustring", {Kind::string, 4, true}},
 };
 
-// The tool's own: addresses with the function around them, and floating point numbers.
-constexpr NamedType kOwnTypes[] = {
-    {"symbol", {Kind::symbol, 8}}, {"f32", {Kind::floating, 4}}, {"f64", {Kind::floating, 8}}};
+// The tool's own: addresses with the function around them, floating point numbers, and numbers of 16 bytes.
+constexpr NamedType kOwnTypes[] = {{"symbol", {Kind::symbol, 8}},
+                                   {"f32", {Kind::floating, 4}},
+                                   {"f64", {Kind::floating, 8}},
+                                   {"u128", {Kind::unsigned_decimal, 8, false, true}},
+                                   {"s128", {Kind::signed_decimal, 8, false, true}},
+                                   {"x128", {Kind::hex, 8, false, true}}};
 
 // The container's size follows the first '/', in any base.
 std::optional<Type> find_container(std::string_view name) {

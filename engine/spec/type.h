@@ -30,10 +30,11 @@ struct Type {
   Kind kind = Kind::hex;
   std::uint8_t size = 8;
   bool is_user_string = false;
+  bool is_wide = false;  // a number of 16 bytes: two of `size`
 };
 
 // The type with this name; without a name x64; a bitfield gives its container. None: the name is unknown. If not strict also
-// `symbol`, `f32` and `f64`, which uprobe events do not have.
+// `symbol`, `f32`, `f64`, `u128`, `s128` and `x128`, which uprobe events do not have.
 std::optional<Type> find_type(std::optional<std::string_view> name, bool strict);
 
 // How the widths of a bitfield are checked.

@@ -46,6 +46,7 @@ PROBES = [
     "r:opened_u libc:open64 ret=$retval:u32",
     "p:stat libc:stat64 path=+0(%di):string",
     "r:stated libc:stat64 ret=$retval:s32",
+    "p:wide libc:access u=+0(%di):u128 s=+0(%sp):s128 x=+0(%di):x128",
     "p:strlen8 libc:close b=%di:b4@2/8",
     "p:empty libc:close",
 ]
@@ -208,6 +209,8 @@ class Ctf(Export):
             self.assertAlmostEqual(seen, float(value), delta=abs(float(value)) * 1e-5)
         elif isinstance(seen, int):
             self.assertEqual(seen, int(value))
+        elif re.fullmatch(r"-?(0x[0-9a-f]+|\d+)", seen):  # of 16 bytes
+            self.assertEqual(int(seen, 0), int(value))
         elif value is None:
             self.assertEqual(seen, "(fault)")
         elif value.isprintable() and "\\" not in value:

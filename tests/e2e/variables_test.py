@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Variables compared with gdb at the same instruction, in code of several compilers and levels: the tool prints the same values, and
 no value where gdb has none."""
+import json
 import os
 import re
 import shutil
@@ -227,11 +228,89 @@ class Others(harness.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, b""))
         with open(self.path("trace"), encoding="latin-1") as file:
             self.assertRegex(file.read(), r"left=2 wide=\{0x7,0x5\} ref=\{7,5\} flag=5 rest=9\n")
-        for variable, said in (("*wide", "'*wide' is a number of 16 bytes"), ("*wide:u8[17]", "'*wide' has only 16 bytes"),
+        for variable, said in (("*wide:u8[17]", "'*wide' has only 16 bytes"),
                                ("*s", "'*s' is a struct or union")):
             with self.subTest(variable=variable):
                 refused = harness.run([harness.tool(), "--check", "-p", f"p:e {program}:take {variable}"])
                 self.assertIn(f"-p: {said}\n", refused.stderr.decode())
+
+
+WIDE = """
+struct Pair { int n; unsigned __int128 u; };
+static __int128 global = -((__int128)5 << 64);
+__attribute__((noinline)) __int128 take(__int128 value, const Pair *p, unsigned __int128 many, long a, __int128 split) {
+  __asm__ volatile("" ::: "memory");
+  return value + (__int128)p->u + (__int128)many + a + split + global;
+}
+int main(int argc, char **) {
+  Pair pair = {1, ((unsigned __int128)1 << 127) + argc};
+  __int128 sum = take(-argc, &pair, ~(unsigned __int128)0, argc, ((__int128)argc << 64) + 7);
+  sum += take(argc, &pair, 9007199254740993, 2, -3);
+  return sum == 0;
+}
+"""
+
+
+class Wide(harness.TestCase):
+    """Numbers of 16 bytes, in memory, in two registers, and returned."""
+    FIELDS = "value p->u many split global"
+    FIRST = ("value=-1 u=170141183460469231731687303715884105729 many=340282366920938463463374607431768211455 "
+             "split=18446744073709551623 global=-92233720368547758080")
+    SECOND = "value=1 u=170141183460469231731687303715884105729 many=9007199254740993 split=-3 global=-92233720368547758080"
+
+    def build(self, *command):
+        program, source = self.path("wide"), self.write("wide.cpp", WIDE)
+        subprocess.run([*command, "-g", "-o", program, source], check=True)
+        return program
+
+    def trace(self, program, *words):
+        done = harness.run([*harness.tracer("-q", "-o", self.path("trace")), *words, "--", program])
+        self.assertEqual((done.returncode, done.stderr), (0, b""), words)
+        with open(self.path("trace"), encoding="latin-1") as file:
+            return file.read()
+
+    def arguments(self, program, *words):
+        return [hit.arguments for hit in harness.parse_trace(self.trace(program, *words))]
+
+    def test_one_number(self):
+        harness.need("clang++")
+        for command in (["g++", "-O0"], ["g++", "-O2"], ["clang++", "-O0"], ["clang++", "-O1"]):
+            with self.subTest(command=command):
+                program = self.build(*command)
+                self.assertEqual(self.arguments(program, "-p", f"p:e {program}:take {self.FIELDS}"), [self.FIRST, self.SECOND])
+
+    def test_types(self):
+        program = self.build(harness.need("g++"), "-O2")
+        self.assertEqual(self.arguments(program, "-p", f"p:e {program}:take value:x128 w=value:u128 low=value:s64 two=value:x64[2] "
+                                                       "at=p:u64 +16(%dx):u128")[1],
+                         self.arguments(program, "-p", f"p:e {program}:take at=p:u64")[1].join(
+                             ("value=0x1 w=1 low=1 two={0x1,0x0} ", " arg6=170141183460469231731687303715884105729")))
+        value, u, many, a, split = -1, 2**127 + 1, 2**128 - 1, 1, 2**64 + 7
+        result = (value + u + many + a + split - 5 * 2**64 + 2**127) % 2**128 - 2**127
+        self.assertEqual(self.arguments(program, "-r", f"r:e {program}:take $retval:s128")[0], f"arg1={result}")
+
+    def test_other_formats(self):
+        program = self.build(harness.need("g++"), "-O2")
+        probe = ("-p", f"p:e {program}:take value many")
+        records = [json.loads(line) for line in self.trace(program, "--format=json", *probe).splitlines()]
+        self.assertEqual([record["args"] for record in records if "args" in record],
+                         [{"value": -1, "many": str(2**128 - 1)}, {"value": 1, "many": "9007199254740993"}])
+        self.assertTrue(self.trace(program, "--format=csv", *probe).splitlines()[1].endswith(",-1,340282366920938463463374607431768211455"))
+        recording = self.path("recording")
+        self.assertEqual(harness.run([*harness.tracer("-q", "--record", recording, *probe), "--", program]).returncode, 0)
+        printed = harness.run([harness.tool(), "-q", "--replay", recording, "-o", "-"]).stdout.decode()
+        self.assertIn("value=-1 many=340282366920938463463374607431768211455\n", printed)
+
+    def test_what_is_refused(self):
+        program = self.build(harness.need("g++"), "-O2")
+        for words, said in ((["-p", f"p:e {program}:take value", "--filter", "value > 1"], "fetch them as :u64 or :s64"),
+                            (["-p", f"p:e {program}:take value", "--trigger", "hist:keys=value"],
+                             "a number of 16 bytes can be no key and no value; its lower eight can, :u64"),
+                            (["-p", f"p:e {program}:take a:u128"], "'a' has only 8 bytes")):
+            with self.subTest(words=words):
+                done = harness.run([*harness.tracer(*words), "--", program])
+                self.assertEqual(done.returncode, 125)
+                self.assertIn(said, done.stderr.decode())
 
 
 class Words(harness.TestCase):

@@ -69,6 +69,14 @@ TEST(CtfMetadata, RecordsWithoutAnEntryAreEventsOfTheirOwn) {
   EXPECT_TRUE(has(text, "id = 10;") && has(text, "id = 11;"));
 }
 
+TEST_F(Ctf, NumbersOfSixteenBytesAreTexts) {
+  Record record;
+  record.wide("w", Kind::signed_decimal, 7, 5);
+  EXPECT_TRUE(has(ctf_description(CtfEvent(record.layout), 5), "    string _w;\n"));
+  write(record, {100});
+  EXPECT_TRUE(has(content("cpu_1"), std::string("92233720368547758087\0", 21)));
+}
+
 TEST_F(Ctf, TimesOfAFileDoNotGoBack) {
   write(Record(), {100, 90, 110, 95, 80});
   const auto times = [&](const std::string& name) {

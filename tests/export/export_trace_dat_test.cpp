@@ -56,6 +56,13 @@ TEST(RawEvent, StringsComeAfterTheFields) {
   EXPECT_TRUE(encoded(Record().text("s", "one", true)).ends_with(std::string("one...\0", 7)));
 }
 
+TEST(RawEvent, NumbersOfSixteenBytesAreTexts) {
+  Record record;
+  record.wide("w", Kind::hex, 7, 5);
+  EXPECT_TRUE(has(RawEvent(record.layout).format_file({}), "field:__data_loc char[] w;"));
+  EXPECT_TRUE(encoded(record).ends_with(std::string("0x50000000000000007\0", 20)));
+}
+
 TEST(RawEvent, AStringThatIsTooLongIsCutAndTheNextHasItsDots) {
   const std::string most(65'000, 'x');
   const std::string bytes = encoded(Record().text("a", most, true).text("b", most, true));

@@ -35,6 +35,7 @@ void check(const spec::Argument& argument) {
   made.steps = argument.steps, made.sink = argument.sink, made.memory_offset = argument.memory_offset;
   made.address = argument.address, made.kind = argument.kind, made.size = argument.size, made.count = argument.count;
   made.is_text = argument.is_text, made.is_bitfield = argument.is_bitfield;
+  made.is_wide = argument.is_wide, made.upper = argument.upper;
   made.bit_width = argument.bit_width, made.bit_offset = argument.bit_offset;
   const auto program = program::compile(*spec);
   if (!program) return require(!program.error().text.empty());
@@ -120,7 +121,11 @@ std::vector<std::string> fuzz_seeds() {
                                         {.kind = StepKind::add, .value = 4},
                                         {.kind = StepKind::shift_right, .value = 2}});
   const spec::Argument vector = variable(Sink::value, Kind::floating, 8, {{.kind = StepKind::vector, .value = 3}});
-  for (const spec::Argument& argument : {bits, text, deep, vector}) {
+  spec::Argument wide =
+      variable(Sink::value, Kind::signed_decimal, 8, {{.kind = StepKind::reg, .reg = shared::Reg::di}});
+  wide.is_wide = true, wide.count = 2;
+  wide.upper = spec::UpperHalf{.steps = {{.kind = StepKind::reg, .reg = shared::Reg::si}}, .is_memory = true};
+  for (const spec::Argument& argument : {bits, text, deep, vector, wide}) {
     seeds.push_back(begun(Question::variable, Answer::value));
     put(seeds.back(), argument);
   }

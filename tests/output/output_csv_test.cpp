@@ -36,6 +36,11 @@ TEST(Csv, CellsAreQuotedWhereTheyMustBe) {
             kHead + ",\"{1,2}\"\n");
 }
 
+TEST(Csv, NumbersOfSixteenBytesAreOneCell) {
+  EXPECT_EQ(line_of<CsvFormatter>(Record().wide("w", Kind::signed_decimal, 7, 5)), kHead + ",92233720368547758087\n");
+  EXPECT_EQ(line_of<CsvFormatter>(Record().wide("w", Kind::hex, 7, 5)), kHead + ",0x50000000000000007\n");
+}
+
 TEST(Csv, NothingForgesALineUnlessTheUserWantsAllBytes) {
   Record record;
   record.text("s", "a\n\x1b\xff");

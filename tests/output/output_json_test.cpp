@@ -94,6 +94,24 @@ TEST(Json, FloatingNumbers) {
 
 TEST(Json, Characters) { EXPECT_EQ(arguments_of(Record().field("c", Kind::character, '\n')), R"("c":"\u000a"}})"); }
 
+TEST(Json, NumbersOfSixteenBytesAreStringsWhereTheyAreLarge) {
+  const auto wide = [](Kind kind, std::uint64_t lower, std::uint64_t upper) {
+    const std::string all = arguments_of(Record().wide("w", kind, lower, upper));
+    return all.substr(4, all.size() - 6);
+  };
+  constexpr std::uint64_t kExact = 1ull << 53, kNone = ~0ull;
+  EXPECT_EQ(wide(Kind::unsigned_decimal, kExact, 0), "9007199254740992");
+  EXPECT_EQ(wide(Kind::unsigned_decimal, kExact + 1, 0), "\"9007199254740993\"");
+  EXPECT_EQ(wide(Kind::unsigned_decimal, 0, 1), "\"18446744073709551616\"");
+  EXPECT_EQ(wide(Kind::signed_decimal, kNone, kNone), "-1");
+  EXPECT_EQ(wide(Kind::signed_decimal, 0 - kExact, kNone), "-9007199254740992");
+  EXPECT_EQ(wide(Kind::signed_decimal, 0 - kExact - 1, kNone), "\"-9007199254740993\"");
+  EXPECT_EQ(wide(Kind::signed_decimal, 0, kNone), "\"-18446744073709551616\"");
+  EXPECT_EQ(wide(Kind::signed_decimal, 0, 1ull << 63), "\"-170141183460469231731687303715884105728\"");
+  EXPECT_EQ(wide(Kind::hex, 16, 0), "16");
+  EXPECT_EQ(wide(Kind::hex, 0, 1), "\"18446744073709551616\"");
+}
+
 TEST(Json, StringsThatAreCutOrNotThereAreMarked) {
   EXPECT_EQ(arguments_of(Record().text("s", "abc", true)), R"("s":"abc"},"cut":["s"]})");
   EXPECT_EQ(arguments_of(Record().field("s", Kind::string, std::uint32_t{0})), R"("s":null}})");

@@ -201,6 +201,29 @@ TEST(Text, FloatingPointNumbers) {
   EXPECT_EQ(Sample().array<double>("a", Kind::floating, {bad[0], bad[1], bad[2]}).values(), " a={nan,inf,-inf}");
 }
 
+TEST(Text, NumbersOfSixteenBytes) {
+  constexpr std::uint64_t kNone = ~0ull;
+  const auto wide = [](Kind kind, std::uint64_t lower, std::uint64_t upper) {
+    Sample sample;
+    sample.array<std::uint64_t>("w", kind, {lower, upper});
+    sample.layout.fields.back().is_wide = true;
+    return sample.values().substr(3);
+  };
+  EXPECT_EQ(wide(kUnsigned, 0, 0), "0");
+  EXPECT_EQ(wide(kUnsigned, 7, 5), "92233720368547758087");
+  EXPECT_EQ(wide(kUnsigned, kNone, kNone), "340282366920938463463374607431768211455");
+  EXPECT_EQ(wide(kUnsigned, 9'999'999'999'999'999'999u, 0), "9999999999999999999");
+  EXPECT_EQ(wide(kUnsigned, 10'000'000'000'000'000'000u, 0), "10000000000000000000");
+  EXPECT_EQ(wide(kUnsigned, 0x098a224000000000u, 0x4b3b4ca85a86c47au), "100000000000000000000000000000000000000")
+      << "zeros inside";
+  EXPECT_EQ(wide(kSigned, kNone, kNone), "-1");
+  EXPECT_EQ(wide(kSigned, 0, 1ull << 63), "-170141183460469231731687303715884105728");
+  EXPECT_EQ(wide(kSigned, kNone, kNone >> 1), "170141183460469231731687303715884105727");
+  EXPECT_EQ(wide(Kind::hex, 7, 5), "0x50000000000000007");
+  EXPECT_EQ(wide(Kind::hex, 0x1f, 0), "0x1f");
+  EXPECT_EQ(wide(Kind::hex, kNone, kNone), "0x" + std::string(32, 'f'));
+}
+
 TEST(Text, EventsWithAFormatOfTheirOwn) {
   Sample sample;
   sample.field("fd", kSigned, std::int32_t{-19})

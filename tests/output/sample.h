@@ -32,6 +32,12 @@ class Record {
   Record& array(const std::string& name, Kind kind, const std::vector<T>& values) {
     return array(name, kind, values, static_cast<std::uint32_t>(values.size()));
   }
+  // A number of 16 bytes.
+  Record& wide(const std::string& name, Kind kind, std::uint64_t lower, std::uint64_t upper) {
+    array(name, kind, std::vector<std::uint64_t>{lower, upper});
+    layout.fields.back().is_wide = true;
+    return *this;
+  }
   // A string; its bytes come after all fields. `length`: bytes of the locator where they are fewer.
   Record& text(const std::string& name, const std::string& value, bool is_cut = false) {
     texts_.push_back({payload.size(), is_cut ? value : value + '\0'});

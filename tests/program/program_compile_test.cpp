@@ -67,6 +67,29 @@ TEST(Compile, VectorRegistersAreStoredAsTheyAre) {
   EXPECT_EQ(text_of(compiled("%xmm0:b2@1/16[3]")), "begin; vector n6 @16; shift s2 n3 @16 3597; end");
 }
 
+TEST(Compile, NumbersOfSixteenBytes) {
+  const EventProgram program = compiled("+8(%di):u128 %xmm2:x128 $retval:s128", "r");
+  EXPECT_EQ(text_of(program),
+            "begin; register s5; store_memory s8 n16 @24 8; begin; vector s2 n16 @40; "
+            "begin; register; store_value s8 @56; begin; register s3; store_value s8 @64; end");
+  for (const Field& field : program.layout.fields) EXPECT_TRUE(field.is_wide && field.size == 8 && field.count == 2);
+  EXPECT_EQ(program.layout.fixed_bytes, 72u);
+}
+
+TEST(Compile, AHalfMayBeInMemoryOrInAVectorRegister) {
+  spec::ProbeSpec spec = parsed("$retval:s128");
+  spec.arguments[0].upper = spec::UpperHalf{
+      .steps = {{.kind = spec::StepKind::reg, .reg = shared::Reg::bp}}, .is_memory = true, .memory_offset = 16};
+  auto program = compile(spec);
+  ASSERT_TRUE(program && verify(*program));
+  EXPECT_EQ(text_of(*program), "begin; register; store_value s8 @24; begin; register s6; store_memory n8 @32 16; end");
+  spec.arguments[0].upper->steps = {{.kind = spec::StepKind::vector, .value = 4}};
+  spec.arguments[0].upper->is_memory = false;
+  program = compile(spec);
+  ASSERT_TRUE(program && verify(*program));
+  EXPECT_EQ(text_of(*program), "begin; register; store_value s8 @24; begin; vector s4 n8 @32; end");
+}
+
 // Two programs: the return reads the value that the entry noted.
 TEST(Compile, ValuesOfTheEntry) {
   const EventProgram program = compiled("$entry_arg2:u16 entry(+8(%di)):s32 +4(entry(+0(%di))):u8 $latency", "r");

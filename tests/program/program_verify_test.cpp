@@ -248,6 +248,7 @@ TEST(Verify, TheLayoutMatchesTheStores) {
   EXPECT_EQ(answer([](EventProgram& p) { p.layout.fields[1].offset += 1; }), "the fields are not packed");
   EXPECT_EQ(answer([](EventProgram& p) { p.layout.fields[0].count = 65; }), "a field's size is impossible");
   EXPECT_EQ(answer([](EventProgram& p) { p.layout.fields[2].size = 8; }), "a string's field is no locator");
+  EXPECT_EQ(answer([](EventProgram& p) { p.layout.fields[0].is_wide = true; }), "a wide field is no pair of numbers");
   EXPECT_EQ(answer([](EventProgram& p) { p.layout.fields.resize(129); }), "the record has too many fields");
 }
 

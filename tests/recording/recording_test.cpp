@@ -55,7 +55,8 @@ class Recording : public testing::Test {
     records_[0]
         .text("s", "a\nb")
         .field("k", Kind::signed_decimal, -3)
-        .array("v", Kind::hex, std::vector<std::uint16_t>{1, 2});
+        .array("v", Kind::hex, std::vector<std::uint16_t>{1, 2})
+        .wide("w", Kind::signed_decimal, 7, 5);
     records_[1].field("y", Kind::symbol, std::uint64_t{0x4010}).field("z", Kind::symbol, std::uint64_t{0x4011});
     records_[1].add_stack({100, 200});
     records_[2].field("k", Kind::signed_decimal, 7);

@@ -38,6 +38,22 @@ TEST(DebugProtocol, AnArgumentComesThrough) {
   EXPECT_EQ(made->steps[0].reg, shared::Reg::di);
 }
 
+TEST(DebugProtocol, TheHalvesOfAWideNumberComeThrough) {
+  spec::Argument argument = in_register();
+  argument.size = 8, argument.count = 2, argument.is_wide = true;
+  argument.upper = spec::UpperHalf{
+      .steps = {{.kind = spec::StepKind::reg, .reg = shared::Reg::si}}, .is_memory = true, .memory_offset = 24};
+  const auto made = decode_argument(answer_with(argument), kPath);
+  ASSERT_TRUE(made) << made.error().text;
+  EXPECT_TRUE(made->is_wide);
+  ASSERT_TRUE(made->upper);
+  EXPECT_EQ(made->upper->steps.at(0).reg, shared::Reg::si);
+  EXPECT_TRUE(made->upper->is_memory);
+  EXPECT_EQ(made->upper->memory_offset, 24u);
+  argument.upper.reset();
+  EXPECT_FALSE(decode_argument(answer_with(argument), kPath)->upper);
+}
+
 TEST(DebugProtocol, NumbersThatNoFetchHasAreRefused) {
   const auto is_refused = [](const auto& spoil) {
     spec::Argument argument = in_register();
@@ -53,6 +69,14 @@ TEST(DebugProtocol, NumbersThatNoFetchHasAreRefused) {
   EXPECT_TRUE(is_refused([](spec::Argument& a) { a.steps[0].reg = static_cast<shared::Reg>(99); }));
   EXPECT_TRUE(is_refused([](spec::Argument& a) { a.steps.push_back({spec::StepKind::shift_right, {}, 64}); }));
   EXPECT_TRUE(is_refused([](spec::Argument& a) { a.steps.resize(16); }));
+  EXPECT_TRUE(is_refused([](spec::Argument& a) { a.size = 8, a.count = 3, a.is_wide = true; }));
+  EXPECT_TRUE(is_refused([](spec::Argument& a) { a.count = 2, a.is_wide = true; }));
+  EXPECT_TRUE(
+      is_refused([](spec::Argument& a) { a.size = 8, a.count = 2, a.is_wide = true, a.kind = spec::Kind::symbol; }));
+  EXPECT_TRUE(is_refused([](spec::Argument& a) { a.upper.emplace(); }));
+  EXPECT_TRUE(is_refused([](spec::Argument& a) {
+    a.size = 8, a.count = 2, a.upper.emplace().steps = {{.kind = spec::StepKind::object}};
+  }));
 }
 
 TEST(DebugProtocol, AnAnswerIsTakenWhole) {

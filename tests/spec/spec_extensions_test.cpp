@@ -384,6 +384,24 @@ TEST(Extensions, SymbolsAreAType) {
   EXPECT_EQ(error("p /b/x:0x10 %di:symbol", true), "16: Unknown type is specified");
 }
 
+TEST(Extensions, NumbersOfSixteenBytes) {
+  const ProbeSpec spec = parsed("p /b/x:f +8(%di):u128 a=@x:s128 %xmm1:x128 name:x128");
+  const Kind kinds[] = {Kind::unsigned_decimal, Kind::signed_decimal, Kind::hex, Kind::hex};
+  for (std::size_t i = 0; i < std::size(kinds); ++i) {
+    const Argument& argument = spec.arguments[i];
+    EXPECT_TRUE(argument.is_wide && argument.size == 8 && argument.count == 2 && argument.kind == kinds[i]) << i;
+  }
+  const ProbeSpec result = parsed("r /b/x:f $retval:s128");
+  ASSERT_TRUE(result.arguments[0].upper);
+  EXPECT_EQ(result.arguments[0].upper->steps.at(0).reg, shared::kUpperReturnRegister);
+  constexpr const char* kNoMemory =
+      "A number of 16 bytes is in memory, in a vector register, in a variable, or returned";
+  EXPECT_EQ(error("p /b/x:f %di:u128"), "13: " + std::string(kNoMemory));
+  EXPECT_EQ(error("r /b/x:f entry(+0(%di)):u128"), "24: " + std::string(kNoMemory));
+  EXPECT_EQ(error("p /b/x:f +0(%di):u128[2]"), "17: There are no arrays of numbers of 16 bytes");
+  EXPECT_EQ(error("p /b/x:0x10 +0(%di):u128", true), "20: Unknown type is specified");
+}
+
 TEST(Extensions, TheListingOfTheKprobeTracer) {
   EXPECT_EQ(listing_2009(parsed("p /b/x:f+4 %di n=%si:u32 # why"), "f+4"), "p f+4 %di n=%si:u32");
   EXPECT_EQ(listing_2009(parsed("r:g/e /b/x:f $retval"), "f+0"), "r:g/e f+0 $retval");

@@ -34,7 +34,7 @@ inline constexpr std::uint32_t kRegCount = 21;
 inline constexpr std::uint32_t kWalkRegisters = 17;  // by which a caller may be found: ax..r15, ip
 
 // System V ABI x86-64, section 3.2. Reg::sp, Reg::ip and Reg::flags every machine has.
-inline constexpr Reg kReturnRegister = Reg::ax, kFrameRegister = Reg::bp;
+inline constexpr Reg kReturnRegister = Reg::ax, kUpperReturnRegister = Reg::dx, kFrameRegister = Reg::bp;
 inline constexpr Reg kArgumentRegisters[] = {Reg::di, Reg::si, Reg::dx, Reg::cx, Reg::r8, Reg::r9};
 // Of a system call.
 inline constexpr Reg kCallNumberRegister = Reg::ax;
