@@ -56,6 +56,9 @@ class Builder {
   void store_vector(const Insn& insn);
   void load_entry(const Insn& insn);
   void load_object(const Insn& insn);
+  void miss();
+  void add_thread_pointer();
+  void find_thread_data();
   void check_object(const Insn& insn);
   void run(const Insn& insn);
   void shift(const Insn& insn);
@@ -266,6 +269,36 @@ UPROBE_IN_SECTION void Builder::load_object(const Insn& insn) {
   if (!fault_) object_ = insn.count + 1u, object_bias_ = bias;
 }
 
+UPROBE_IN_SECTION void Builder::miss() {
+  value_ = 0, fault_ = true;
+  payload_.record_flags |= shared::kRecordNoEntry;
+}
+
+// The word that says the distance is 0 until the loader has relocated its object.
+UPROBE_IN_SECTION void Builder::add_thread_pointer() {
+  const u64 thread = thread_pointer();
+  if (fault_ || thread == 0 || static_cast<i64>(value_) >= 0) return miss();
+  value_ += thread;
+}
+
+// By the table that the thread's libc keeps of its modules. A thread that has not used a module's data has none of it. What it owns
+// itself may be that of a module that was unloaded and had the same number, until the thread uses the new one.
+UPROBE_IN_SECTION void Builder::find_thread_data() {
+  const u64 module = value_, thread = thread_pointer();
+  const i32 known = hit_.block->tid_offset;
+  if (fault_ || thread == 0 || known == 0) return miss();
+  const bool is_glibc = known == shared::kControlBlocks[0].tid;
+  const shared::ModuleTableLayout& layout = shared::kModuleTables[is_glibc ? 0 : 1];
+  u64 table = 0, count = 0, data = 0, owned = 0;
+  if (!reader_.load8(thread + static_cast<u64>(i64{layout.table}), table)) return miss();
+  if (!reader_.load8(table + static_cast<u64>(i64{layout.count}), count) || module == 0 || module > count)
+    return miss();
+  const u64 entry = table + module * layout.entry_bytes;
+  if (!reader_.load8(entry, data) || data + 1 <= 1) return miss();
+  if (is_glibc && (!reader_.load8(entry + 8, owned) || owned > 1)) return miss();
+  value_ = data;
+}
+
 // The stored value is the object's only if the object is still mapped: another thread may have unloaded it and mapped another
 // file.
 UPROBE_IN_SECTION void Builder::check_object(const Insn& insn) {
@@ -328,6 +361,12 @@ UPROBE_IN_SECTION void Builder::run(const Insn& insn) {
     case Op::load_thread_pointer:
       value_ = thread_pointer();
       fault_ = fault_ || value_ == 0;
+      break;
+    case Op::add_thread_pointer:
+      add_thread_pointer();
+      break;
+    case Op::find_thread_data:
+      find_thread_data();
       break;
     case Op::keep:
       kept_ = value_;

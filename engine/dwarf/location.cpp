@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Location expressions, as far as a fetch can follow them.
-#include <elf.h>
-
 #include <algorithm>
 #include <bit>
 #include <string_view>
@@ -9,7 +7,6 @@
 
 #include "arch/abi/dwarf_registers.h"
 #include "engine/dwarf/variable.h"
-#include "engine/elf/bytes_view.h"
 
 namespace uprobe::dwarf {
 namespace {
@@ -256,35 +253,11 @@ Result<Location> follow_pieces(const Place& place, const Expression& expression)
   return all;
 }
 
-// The distance of the program's thread-local data from the thread pointer (variant II of the ELF TLS ABI: it ends there). Nothing: the
-// file says otherwise.
-std::optional<std::uint64_t> thread_local_bytes(const DebugInfo::Handles& handles) {
-  constexpr std::uint64_t kMost = 1 << 30, kMostAlignment = 1 << 20;
-  const elf::BytesView bytes(handles.file->bytes());
-  const auto file = bytes.read<Elf64_Ehdr>(0);
-  if (!file || file->e_phentsize != sizeof(Elf64_Phdr)) return {};
-  for (std::uint64_t i = 0; i < file->e_phnum; ++i) {
-    const auto header = bytes.read<Elf64_Phdr>(file->e_phoff + i * sizeof(Elf64_Phdr));
-    if (!header) return {};
-    if (header->p_type != PT_TLS) continue;
-    const std::uint64_t align = std::max<std::uint64_t>(header->p_align, 1);
-    const bool is_usual = std::has_single_bit(align) && align <= kMostAlignment && header->p_vaddr % align == 0;
-    if (!is_usual || header->p_memsz > kMost) return {};
-    return (header->p_memsz + align - 1) & ~(align - 1);
-  }
-  return {};
-}
-
-// "N; form_tls_address": of the program it is at a fixed distance from each thread's pointer. Where a library's data lies is decided
-// as it is loaded.
+// "N; form_tls_address"
 Result<Location> of_thread(const Place& place, const Expression& expression) {
-  if (!place.handles.file->is_program())
-    return not_understood("is a thread's own variable of a library, whose place is not known before it is loaded");
   const auto number = expression.count == 2 ? constant_of(expression.ops[0]) : std::nullopt;
-  const auto bytes = thread_local_bytes(place.handles);
-  if (!number || !bytes || *number >= *bytes)
-    return not_understood("is a thread's own variable whose place is not understood");
-  return Location{.steps = {{.kind = StepKind::thread_pointer}}, .in_memory = true, .offset = *number - *bytes};
+  if (!number) return not_understood("is a thread's own variable whose place is not understood");
+  return place_of_thread(*place.handles.file, *number);
 }
 
 Result<Location> follow(const Place& place, const Expression& expression) {

@@ -34,6 +34,9 @@ Status settle(Location& location, std::uint64_t bytes);
 Result<Location> location_of(const DebugInfo::Handles& handles, Dwarf_Die variable, const Scopes& scopes,
                              std::uint64_t address);
 
+// The place in each thread of the byte `data` of the file's thread-local data.
+Result<Location> place_of_thread(const elf::ElfFile& file, std::uint64_t data);
+
 // A result of a Go function, at its exits: by its name, "r0" where it has none. The error says what there is.
 struct GoResult {
   Dwarf_Die die{};

@@ -412,8 +412,13 @@ Status Walker::take_text(const TextParts& parts, Argument& argument) {
     if (one->in_memory) one->steps.push_back({.kind = StepKind::dereference, .value = one->offset});
   }
   const auto keeps = [](const spec::Step& step) { return step.kind == StepKind::keep; };
-  if (std::any_of(pointer.steps.begin(), pointer.steps.end(), keeps))  // one value is kept at a time
-    return blame(all_, "'" + std::string(all_) + "' is a text in a virtual base");
+  if (std::any_of(pointer.steps.begin(), pointer.steps.end(), keeps)) {  // one value is kept at a time
+    const bool is_of_thread = std::any_of(pointer.steps.begin(), pointer.steps.end(), [](const spec::Step& step) {
+      return step.kind == StepKind::thread_data;
+    });
+    return blame(all_, "'" + std::string(all_) + "' is a text " +
+                           (is_of_thread ? "of a thread that the library exports" : "in a virtual base"));
+  }
   location_ = {.steps = std::move(length.steps), .in_memory = true};
   location_.steps.push_back({.kind = StepKind::length});
   location_.steps.insert(location_.steps.end(), pointer.steps.begin(), pointer.steps.end());

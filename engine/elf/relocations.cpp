@@ -5,6 +5,7 @@
 #include <gelf.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "engine/elf/image.h"
@@ -12,7 +13,7 @@
 namespace uprobe::elf {
 namespace {
 
-enum class Wanted { choices, code, symbols };
+enum class Wanted { choices, code, symbols, threads };
 
 class Gather {
  public:
@@ -23,11 +24,17 @@ class Gather {
   // The tables of the section headers, or without those the tables of PT_DYNAMIC.
   void add_all() {
     add_sections();
-    if (!found_.empty()) return;
+    if (!found_.empty() || !words_.empty()) return;
     add_dynamic(DT_RELA, DT_RELASZ);
     add_dynamic(DT_JMPREL, DT_PLTRELSZ);
   }
   std::vector<Relocation> take() { return std::move(found_); }
+  std::vector<ThreadWord> take_thread_words() {
+    std::erase_if(words_, [&](const ThreadWord& word) {
+      return word.is_by_name && !word.is_distance && !places_.contains(word.place + sizeof(std::uint64_t));
+    });
+    return std::move(words_);
+  }
 
  private:
   // Tables do not overlap, so all together hold no more entries than fit into the file. A file with many sections of
@@ -57,6 +64,11 @@ class Gather {
         if (type == arch::kSymbolAddress) add_symbol(*entry);
         continue;
       }
+      if (wanted_ == Wanted::threads) {
+        if (type == arch::kThreadModule || type == arch::kThreadDistance) add_thread_word(*entry, type);
+        if (type == arch::kThreadPlace) places_.insert(entry->r_offset);
+        continue;
+      }
       const bool wanted = wanted_ == Wanted::code ? image_.executable_at(entry->r_offset) != nullptr
                                                   : type == kRelative || type == kIrelative;
       if (wanted) found_.push_back({entry->r_offset, type, static_cast<std::uint64_t>(entry->r_addend)});
@@ -71,10 +83,26 @@ class Gather {
     found_.push_back({entry.r_offset, kRelative, symbol->st_value + static_cast<std::uint64_t>(entry.r_addend)});
   }
 
+  // Without a symbol it is about the object itself.
+  void add_thread_word(const GElf_Rela& entry, std::uint32_t type) {
+    ThreadWord word{.place = entry.r_offset, .is_distance = type == arch::kThreadDistance};
+    word.data = static_cast<std::uint64_t>(entry.r_addend);
+    if (const std::uint64_t number = ELF64_R_SYM(entry.r_info); number != 0) {
+      const auto symbol = symbols_.read<Elf64_Sym>(number * sizeof(Elf64_Sym));
+      if (!symbol || symbol->st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol->st_info) != STT_TLS) return;
+      word.data += symbol->st_value;
+      word.size = symbol->st_size;
+      word.is_by_name = true;
+    }
+    words_.push_back(word);
+  }
+
   const Image& image_;
   const Wanted wanted_;
   BytesView symbols_;
   std::vector<Relocation> found_;
+  std::vector<ThreadWord> words_;
+  std::set<std::uint64_t> places_;  // of words with a place in a module's data
 };
 
 }  // namespace
@@ -94,6 +122,14 @@ std::vector<Relocation> own_symbols_of(const ElfFile& file) {
   Gather gather(*image, Wanted::symbols);
   gather.add_all();
   return gather.take();
+}
+
+std::vector<ThreadWord> thread_words_of(const ElfFile& file) {
+  const Result<Image> image = Image::parse(BytesView(file.bytes()));
+  if (!image) return {};
+  Gather gather(*image, Wanted::threads);
+  gather.add_all();
+  return gather.take_thread_words();
 }
 
 // An even entry is the address of a word; each bit of an odd one but the lowest stands for one of the 63 words after those that

@@ -29,6 +29,19 @@ std::vector<Relocation> relocations_of(const ElfFile& file);
 // entries. Choices (IFUNC) and thread-local data are left out. Bounds are checked.
 std::vector<Relocation> own_symbols_of(const ElfFile& file);
 
+// A word of an object by which its code finds the thread-local data of a module.
+struct ThreadWord {
+  std::uint64_t place = 0;   // link-time address
+  bool is_distance = false;  // from the thread pointer, of the data at `data`; else the number of the module
+  std::uint64_t data = 0;    // a place in the object's own thread-local data
+  // By a symbol of this file that another object may define instead, and `size` bytes of it: then the word is about that one. The next
+  // word is the symbol's place in the module's data.
+  bool is_by_name = false;
+  std::uint64_t size = 0;
+};
+// Those of the object's own data. Bounds are checked.
+std::vector<ThreadWord> thread_words_of(const ElfFile& file);
+
 // The words that DT_RELR relocates, of those whose address leaves `remainder` when divided by `divisor`: their contents in the
 // file are link-time addresses. Sorted. Bounds are checked.
 std::vector<std::uint64_t> packed_places_of(const ElfFile& file, std::uint64_t divisor, std::uint64_t remainder);

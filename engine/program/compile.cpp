@@ -92,6 +92,10 @@ void Compiler::emit_step(const Step& step) {
       return emit({.op = Op::keep});
     case StepKind::add_kept:
       return emit({.op = Op::add_kept});
+    case StepKind::add_thread_pointer:
+      return emit({.op = Op::add_thread_pointer});
+    case StepKind::thread_data:
+      return emit({.op = Op::find_thread_data});
     case StepKind::vector:  // emit_value() stores it
       return;
   }
@@ -270,7 +274,7 @@ Result<EventLayout> make_layout(const spec::ProbeSpec& spec) {
                              .is_text = argument.is_text,
                              .is_wide = argument.is_wide,
                              .declared = argument.declared,
-                             .of_entry = spec::wants_entry(argument)});
+                             .of_entry = spec::wants_entry(argument) || spec::is_of_library_thread(argument)});
     layout.fixed_bytes += argument.size * elements(argument);
     if (layout.fixed_bytes - head > shared::kMaxFixedArguments)
       return limit_error("the arguments are too large for a record");

@@ -29,7 +29,7 @@ struct Field {
   bool is_text = false;      // characters that print up to the first NUL
   bool is_wide = false;      // two elements, the lower one first, that are one number of 16 bytes
   std::string declared;      // of a function event: the type as it was written; else empty
-  bool of_entry = false;     // missing in records without an entry record
+  bool of_entry = false;     // missing in records that lack something: an entry record, a thread's data
 };
 
 struct EventLayout {

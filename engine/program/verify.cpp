@@ -118,6 +118,8 @@ Status Verifier::check_insn(const Insn& insn) {
     case Op::add:
     case Op::add_register:
     case Op::add_kept:
+    case Op::add_thread_pointer:
+    case Op::find_thread_data:
     case Op::shift_right:
       return check_load(insn);
     case Op::keep:
@@ -154,7 +156,8 @@ Status Verifier::keep() {
 // One source, then what changes its value; a register number indexes the agent's register file.
 Status Verifier::check_load(const Insn& insn) {
   const bool is_source = insn.op != Op::dereference && insn.op != Op::add && insn.op != Op::add_register &&
-                         insn.op != Op::add_kept && insn.op != Op::shift_right;
+                         insn.op != Op::add_kept && insn.op != Op::shift_right && insn.op != Op::add_thread_pointer &&
+                         insn.op != Op::find_thread_data;
   const bool restarts = is_source && std::exchange(may_restart_, false);
   if (!restarts && stage_ != (is_source ? Stage::begun : Stage::loaded)) return fail("a load out of order");
   may_restart_ = false;

@@ -40,7 +40,8 @@ bool is_step_of_variable(StepKind kind) {
   return kind == StepKind::reg || kind == StepKind::constant || kind == StepKind::file_offset ||
          kind == StepKind::dereference || kind == StepKind::add || kind == StepKind::shift_right ||
          kind == StepKind::vector || kind == StepKind::thread_pointer || kind == StepKind::keep ||
-         kind == StepKind::add_kept || kind == StepKind::length;
+         kind == StepKind::add_kept || kind == StepKind::length || kind == StepKind::add_thread_pointer ||
+         kind == StepKind::thread_data;
 }
 
 constexpr std::uint64_t kWidest = 8;
@@ -149,7 +150,7 @@ bool take_steps(Parser& from, std::vector<Step>& steps) {
   if (count > static_cast<std::uint32_t>(spec::kKernelEndSlot)) return false;
   steps.clear();
   for (std::uint32_t i = 0; i < count; ++i) {
-    Step step{.kind = from.kind(StepKind::length)};
+    Step step{.kind = from.kind(StepKind::thread_data)};
     const std::uint32_t reg = from.number();
     if (reg >= shared::kRegCount) return false;
     step.reg = static_cast<shared::Reg>(reg), step.value = from.long_number();

@@ -18,6 +18,9 @@
 //   add_register r     value += register r << count
 //   shift_right        value >>= immediate & 63, unsigned                  (the upper part of a register)
 //   load_thread_pointer value = the thread pointer; not known: value = 0, fault = yes
+//   add_thread_pointer value += the thread pointer; if the value is no distance below it: value = 0, fault = yes, and the record says
+//                      that something is missing
+//   find_thread_data   value = where the thread has the thread-local data of module `value`; not known: the same
 //   keep               the value is kept; another source, or what changes the value, may follow
 //   add_kept           value += what was kept
 //   store_value        the low `size` bytes of value go to payload[offset]  (0 if fault)
@@ -81,8 +84,10 @@ enum class Op : u8 {
   load_thread_pointer,
   keep,
   add_kept,
+  add_thread_pointer,
+  find_thread_data,
 };
-inline constexpr u8 kOpCount = 25;
+inline constexpr u8 kOpCount = 27;
 inline constexpr u64 kShiftSigned = u64{1} << 16;
 
 struct Insn {

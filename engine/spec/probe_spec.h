@@ -45,6 +45,8 @@ enum class StepKind : std::uint8_t {
   keep,            // the value is kept
   add_kept,        // value += what was kept
   length,          // the value is the length of the argument's string, whose address another source begins
+  add_thread_pointer,  // the value is a distance from it
+  thread_data,         // the value is the number of a module, and becomes the place of the thread's own data of it
 };
 
 struct Step {
@@ -179,6 +181,12 @@ constexpr bool is_time(StepKind kind) { return kind == StepKind::latency || kind
 inline bool wants_entry(const Argument& argument) {
   if (argument.steps.empty()) return false;
   return argument.steps[0].kind == StepKind::entry || is_time(argument.steps[0].kind);
+}
+// Whether the argument's value may be missing where the thread has no data of a library, or where that is not known.
+inline bool is_of_library_thread(const Argument& argument) {
+  for (const Step& step : argument.steps)
+    if (step.kind == StepKind::add_thread_pointer || step.kind == StepKind::thread_data) return true;
+  return false;
 }
 inline bool wants_entry(const ProbeSpec& spec) {
   if (spec.needs_entry) return true;

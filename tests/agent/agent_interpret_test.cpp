@@ -67,6 +67,51 @@ TEST_F(Interpret, TheThreadPointerLeadsToTheThreadsOwn) {
   EXPECT_EQ(outcome.at<u64>(kHead), 815u);
 }
 
+TEST_F(Interpret, ADistanceIsAddedToTheThreadPointer) {
+  static thread_local u64 own = 0;
+  own = 816;
+  u64 self = 0;
+  asm("movq %%fs:0, %0" : "=r"(self));
+  const auto outcome_of = [&](u64 distance) {
+    return run({begin(), constant(distance), insn(Op::add_thread_pointer), dereference(), store(kHead, 8),
+                insn(Op::end)},
+               kHead + 8);
+  };
+  const Outcome there = outcome_of(word_of(&own) - self);
+  EXPECT_EQ(there.at<u64>(kHead), 816u);
+  EXPECT_EQ(there.flags & shared::kRecordNoEntry, 0);
+  for (const u64 none : {u64{0}, u64{8}, u64{1} << 62}) {
+    const Outcome outcome = outcome_of(none);
+    EXPECT_EQ(outcome.at<u64>(kHead), 0u) << "the loader has not written the distance yet";
+    EXPECT_NE(outcome.flags & shared::kRecordNoEntry, 0);
+  }
+}
+
+// The test's own modules, as its libc knows them.
+TEST_F(Interpret, TheDataOfAModule) {
+  static thread_local u64 own = 0;
+  own = 817;
+  block_->tid_offset = shared::kControlBlocks[0].tid;
+  u64 self = 0, table = 0;
+  asm("movq %%fs:0, %0" : "=r"(self));
+  std::memcpy(&table, reinterpret_cast<void*>(self + 8), sizeof table);
+  u64 first = 0;
+  std::memcpy(&first, reinterpret_cast<void*>(table + 16), sizeof first);
+  const auto outcome_of = [&](u64 module) {
+    return run({begin(), constant(module), insn(Op::find_thread_data), dereference(word_of(&own) - first),
+                store(kHead, 8), insn(Op::end)},
+               kHead + 8);
+  };
+  EXPECT_EQ(outcome_of(1).at<u64>(kHead), 817u) << "the program is the first module";
+  for (const u64 none : {u64{0}, u64{1} << 60, ~u64{0}}) {
+    const Outcome outcome = outcome_of(none);
+    EXPECT_EQ(outcome.at<u64>(kHead), 0u);
+    EXPECT_NE(outcome.flags & shared::kRecordNoEntry, 0);
+  }
+  block_->tid_offset = 0;
+  EXPECT_NE(outcome_of(1).flags & shared::kRecordNoEntry, 0) << "of an unknown libc nothing is known";
+}
+
 TEST_F(Interpret, VectorRegistersComeFromTheFrame) {
   constexpr u32 kMagic = 0x46505853;
   for (u32 n = 0; n < 16; ++n)

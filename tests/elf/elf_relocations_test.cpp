@@ -43,6 +43,28 @@ TEST(Relocations, AgreeWithReadelf) {
   }
 }
 
+// By name of what it leads to; a word without a name leads to all data of its object.
+std::vector<std::string> thread_words(const ElfFile& file) {
+  std::vector<std::string> words;
+  for (const ThreadWord& word : thread_words_of(file)) {
+    EXPECT_EQ(word.place % 8, 0u);
+    words.push_back(std::string(word.is_distance ? "distance" : "module") +
+                    (word.is_by_name ? " of a symbol of " + std::to_string(word.size) + " at " : " from ") +
+                    std::to_string(word.data));
+  }
+  std::sort(words.begin(), words.end());
+  return words;
+}
+
+TEST(Relocations, WordsThatLeadToAThreadsData) {
+  const std::vector<std::string> dynamic{"module from 0", "module of a symbol of 8 at 24"};
+  const std::vector<std::string> fixed{"distance from 0", "distance of a symbol of 8 at 24"};
+  EXPECT_EQ(thread_words(must_open(fixture("elf_global-dynamic"))), dynamic);
+  EXPECT_EQ(thread_words(must_open(fixture("elf_initial-exec"))), fixed);
+  EXPECT_EQ(thread_words(must_parse(without_sections(bytes_of(fixture("elf_global-dynamic"))))), dynamic);
+  EXPECT_EQ(thread_words(must_open(fixture("elf_pie"))), std::vector<std::string>{});
+}
+
 TEST(Relocations, NeedNoSectionHeaders) {
   for (const char* name : {"elf_pie", "elf_static_pie", "elf_ifunc"}) {
     const ElfFile bare = must_parse(without_sections(bytes_of(fixture(name))));

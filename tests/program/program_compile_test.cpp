@@ -33,7 +33,8 @@ std::string name_of(Op op) {
                                     "dereference", "store_value",  "store_memory",   "store_string", "store_strings",
                                     "store_text",  "store_comm",   "shift",          "load_entry",   "latency",
                                     "vector",      "add",          "shift_right",    "object",       "thread",
-                                    "self",        "add_register", "thread_pointer", "keep",         "add_kept"};
+                                    "self",        "add_register", "thread_pointer", "keep",         "add_kept",
+                                    "add_pointer", "thread_data"};
   static_assert(std::size(kNames) == shared::kOpCount);
   return kNames[static_cast<std::size_t>(op)];
 }

@@ -99,6 +99,12 @@ TEST(Verify, WhatIsKeptIsAValue) {
   EXPECT_EQ(with({keep, add}), "ok");
   EXPECT_EQ(with({keep, load}), "ok");
   EXPECT_EQ(with({keep, thread, add, keep, load}), "ok");
+  const shared::Insn distance{.op = Op::add_thread_pointer}, data{.op = Op::find_thread_data};
+  EXPECT_EQ(with({distance}), "ok");
+  EXPECT_EQ(with({keep, load, data, add}), "ok");
+  EXPECT_EQ(with({keep, load, data, load}), "instruction 5: a load out of order");
+  EXPECT_EQ(answer([&](EventProgram& p) { p.insns.insert(p.insns.begin() + 1, data); }),
+            "instruction 1: a load out of order");
   EXPECT_EQ(with({add}), "instruction 2: nothing was kept");
   EXPECT_EQ(with({load}), "instruction 2: a load out of order");
   EXPECT_EQ(with({keep, load, load}), "instruction 4: a load out of order");

@@ -56,6 +56,8 @@ std::string step_text(const Step& step) {
       return "entry";
     case StepKind::thread:
     case StepKind::thread_pointer:
+    case StepKind::add_thread_pointer:
+    case StepKind::thread_data:
       return "thread";
     case StepKind::keep:
     case StepKind::length:

@@ -20,6 +20,9 @@ inline constexpr std::uint32_t kUnwindSection = SHT_X86_64_UNWIND;
 
 inline constexpr std::uint32_t kRelative = R_X86_64_RELATIVE, kIrelative = R_X86_64_IRELATIVE, kCopied = R_X86_64_COPY;
 inline constexpr std::uint32_t kSymbolAddress = R_X86_64_64;  // *place = symbol + addend
+// Words for thread-local data: the number of a module; a place in the module's data; that place's distance from the thread pointer.
+inline constexpr std::uint32_t kThreadModule = R_X86_64_DTPMOD64, kThreadPlace = R_X86_64_DTPOFF64,
+                               kThreadDistance = R_X86_64_TPOFF64;
 // What a relocation puts into its place, as far as that is code.
 enum class RelocationKind : std::uint8_t {
   other,

@@ -401,7 +401,7 @@ uprobe_block:
         .type uprobe_agent, @object
 uprobe_agent:
         .ascii  "upragnt1"
-        .long   20, 64                   # kAbiVersion
+        .long   21, 64                   # kAbiVersion
         .long   uprobe_block - uprobe_agent
         .long   uprobe_trap_entry - uprobe_agent
         .long   uprobe_fault_entry - uprobe_agent

@@ -30,6 +30,15 @@ struct ControlBlockLayout {
 };
 inline constexpr ControlBlockLayout kControlBlocks[] = {{0x2d0, 0x2e0}, {0x30, 0x88}};
 
+// Where a thread's table of thread-local data is, from the thread pointer; in it the number of its entries, and of each module one entry,
+// whose first word is the address of the data. glibc (dtv_t) has a second word, which is above 1 where the thread owns that memory; such
+// an entry may be that of a module that is gone.
+struct ModuleTableLayout {
+  std::int32_t table, count;
+  std::uint32_t entry_bytes;
+};
+inline constexpr ModuleTableLayout kModuleTables[] = {{8, -16, 16}, {8, 0, 8}};  // in the order of kControlBlocks
+
 // What the kernel wants to see before every abort handler of a restartable sequence (glibc's RSEQ_SIG: the displacement of an ud1).
 inline constexpr std::uint32_t kRseqSignature = 0x53053053;
 
