@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "arch/abi/dwarf_registers.h"
+#include "engine/dwarf/body.h"
 #include "engine/dwarf/variable.h"
 
 namespace uprobe::dwarf {
@@ -138,8 +139,36 @@ std::optional<std::uint64_t> address_of(const Place& place, const Dwarf_Op& op) 
   return address;
 }
 
+bool is_entry_value(const Dwarf_Op& op) { return op.atom == DW_OP_entry_value || op.atom == DW_OP_GNU_entry_value; }
+
+// Whether control comes to the address only as the function is called: it is its first instruction, and none of its own jumps leads
+// there.
+bool is_just_called(const Place& place) {
+  const auto function = function_of(place.scopes);
+  Dwarf_Die die = function.value_or(Dwarf_Die{});
+  Dwarf_Addr entry = 0;
+  if (!function || dwarf_entrypc(&die, &entry) != 0 || entry != place.address) return false;
+  const Body body = body_of(place.handles, die);
+  const auto leads_back = [&](const Jump& jump) { return jump.to == entry; };
+  return body.is_known && body.computed.empty() && std::ranges::none_of(body.jumps, leads_back);
+}
+
+// What a register held at the function's entry: what it holds there.
+Result<Location> entry_value(const Place& place, const Dwarf_Op& op) {
+  const Error unknown = not_understood("is not kept here: only what it was at the function's entry could be known");
+  Dwarf_Attribute inner;
+  Dwarf_Op* ops = nullptr;
+  std::size_t count = 0;
+  if (dwarf_getlocation_attr(&place.attribute, &op, &inner) != 0 || dwarf_getlocation(&inner, &ops, &count) != 0 ||
+      count != 1 || !is_just_called(place))
+    return unknown;
+  const bool is_register = ops[0].atom >= DW_OP_reg0 && ops[0].atom <= DW_OP_reg31;
+  return is_register ? memory_at(ops[0].atom - DW_OP_reg0, 0) : unknown;
+}
+
 // The source at the start of an expression, if that is an address or a part of one.
 Result<Location> source_of(const Place& place, const Dwarf_Op& op) {
+  if (is_entry_value(op)) return entry_value(place, op);
   if (const auto known = register_and_distance(op)) return memory_at(known->first, known->second);
   if (const auto known = address_of(place, op))
     return Location{.steps = {{.kind = StepKind::file_offset, .value = *known}}, .in_memory = true};
@@ -208,9 +237,8 @@ Result<Location> computed(const Place& place, const Expression& expression) {
   if (value && expression.count == 2) return constant(*value);
   if (const auto known = register_and_distance(first); known && known->second == 0 && only_narrows(place, expression))
     if (const auto step = register_step(known->first)) return Location{.steps = {*step}};
-  if (first.atom == DW_OP_entry_value || first.atom == DW_OP_GNU_entry_value)
-    return not_understood("is not kept here: only what it was at the function's entry could be known");
   auto location = address_in(place, {expression.ops, expression.count - 1});
+  if (!location && is_entry_value(first)) return location;
   if (!location) return not_understood("is not kept here: the compiler computes it where it needs it");
   location->in_memory = false;
   if (const std::uint64_t distance = std::exchange(location->offset, 0); distance != 0)

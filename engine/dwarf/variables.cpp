@@ -413,9 +413,8 @@ Status Walker::take_text(const TextParts& parts, Argument& argument) {
   }
   const auto keeps = [](const spec::Step& step) { return step.kind == StepKind::keep; };
   if (std::any_of(pointer.steps.begin(), pointer.steps.end(), keeps)) {  // one value is kept at a time
-    const bool is_of_thread = std::any_of(pointer.steps.begin(), pointer.steps.end(), [](const spec::Step& step) {
-      return step.kind == StepKind::thread_data;
-    });
+    const bool is_of_thread = std::any_of(pointer.steps.begin(), pointer.steps.end(),
+                                          [](const spec::Step& step) { return step.kind == StepKind::thread_data; });
     return blame(all_, "'" + std::string(all_) + "' is a text " +
                            (is_of_thread ? "of a thread that the library exports" : "in a virtual base"));
   }

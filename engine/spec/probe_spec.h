@@ -41,10 +41,10 @@ enum class StepKind : std::uint8_t {
   vector,        // %xmmN, %ymmN: as many bytes as the argument has; `value` is the register's number
   add_register,  // markers alone: value += register `reg` << `value`
   // Variables alone:
-  thread_pointer,  // a thread's own variables lie at a distance from it
-  keep,            // the value is kept
-  add_kept,        // value += what was kept
-  length,          // the value is the length of the argument's string, whose address another source begins
+  thread_pointer,      // a thread's own variables lie at a distance from it
+  keep,                // the value is kept
+  add_kept,            // value += what was kept
+  length,              // the value is the length of the argument's string, whose address another source begins
   add_thread_pointer,  // the value is a distance from it
   thread_data,         // the value is the number of a module, and becomes the place of the thread's own data of it
 };

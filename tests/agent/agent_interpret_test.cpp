@@ -73,9 +73,9 @@ TEST_F(Interpret, ADistanceIsAddedToTheThreadPointer) {
   u64 self = 0;
   asm("movq %%fs:0, %0" : "=r"(self));
   const auto outcome_of = [&](u64 distance) {
-    return run({begin(), constant(distance), insn(Op::add_thread_pointer), dereference(), store(kHead, 8),
-                insn(Op::end)},
-               kHead + 8);
+    return run(
+        {begin(), constant(distance), insn(Op::add_thread_pointer), dereference(), store(kHead, 8), insn(Op::end)},
+        kHead + 8);
   };
   const Outcome there = outcome_of(word_of(&own) - self);
   EXPECT_EQ(there.at<u64>(kHead), 816u);

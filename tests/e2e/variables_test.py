@@ -237,7 +237,7 @@ class Others(harness.TestCase):
 
 WIDE = """
 struct Pair { int n; unsigned __int128 u; };
-static __int128 global = -((__int128)5 << 64);
+__int128 global = -((__int128)5 << 64);
 __attribute__((noinline)) __int128 take(__int128 value, const Pair *p, unsigned __int128 many, long a, __int128 split) {
   __asm__ volatile("" ::: "memory");
   return value + (__int128)p->u + (__int128)many + a + split + global;
@@ -282,9 +282,8 @@ class Wide(harness.TestCase):
     def test_types(self):
         program = self.build(harness.need("g++"), "-O2")
         self.assertEqual(self.arguments(program, "-p", f"p:e {program}:take value:x128 w=value:u128 low=value:s64 two=value:x64[2] "
-                                                       "at=p:u64 +16(%dx):u128")[1],
-                         self.arguments(program, "-p", f"p:e {program}:take at=p:u64")[1].join(
-                             ("value=0x1 w=1 low=1 two={0x1,0x0} ", " arg6=170141183460469231731687303715884105729")))
+                                                       "+16(%dx):u128")[1],
+                         "value=0x1 w=1 low=1 two={0x1,0x0} arg5=170141183460469231731687303715884105729")
         value, u, many, a, split = -1, 2**127 + 1, 2**128 - 1, 1, 2**64 + 7
         result = (value + u + many + a + split - 5 * 2**64 + 2**127) % 2**128 - 2**127
         self.assertEqual(self.arguments(program, "-r", f"r:e {program}:take $retval:s128")[0], f"arg1={result}")
@@ -295,7 +294,7 @@ class Wide(harness.TestCase):
         records = [json.loads(line) for line in self.trace(program, "--format=json", *probe).splitlines()]
         self.assertEqual([record["args"] for record in records if "args" in record],
                          [{"value": -1, "many": str(2**128 - 1)}, {"value": 1, "many": "9007199254740993"}])
-        self.assertTrue(self.trace(program, "--format=csv", *probe).splitlines()[1].endswith(",-1,340282366920938463463374607431768211455"))
+        self.assertIn(",-1,340282366920938463463374607431768211455\n", self.trace(program, "--format=csv", *probe))
         recording = self.path("recording")
         self.assertEqual(harness.run([*harness.tracer("-q", "--record", recording, *probe), "--", program]).returncode, 0)
         printed = harness.run([harness.tool(), "-q", "--replay", recording, "-o", "-"]).stdout.decode()
@@ -311,6 +310,67 @@ class Wide(harness.TestCase):
                 done = harness.run([*harness.tracer(*words), "--", program])
                 self.assertEqual(done.returncode, 125)
                 self.assertIn(said, done.stderr.decode())
+
+
+ENTRIES = """
+#include <stdlib.h>
+struct pair { int n, m; };
+__attribute__((noinline)) int straight(int first, struct pair *p) {
+  p->n += first;
+  return p->m + atoi("3");
+}
+__attribute__((noinline)) void loops(char *at) {
+  do *at++ = 0; while (*at);
+}
+int main(void) {
+  struct pair p = {4, 5};
+  char text[] = "abc";
+  loops(text);
+  return straight(7, &p) + straight(-8, &p) != 16;
+}
+"""
+
+
+class Entries(harness.TestCase):
+    """What a variable was at the function's entry is known there, before anything else has run."""
+
+    def build(self):
+        """Each variable that is in an argument's register is described as what that was at the entry instead."""
+        program, source, assembly = self.path("entries"), self.write("entries.c", ENTRIES), self.path("entries.s")
+        subprocess.run([harness.need("gcc"), "-O1", "-fcf-protection=none", "-g", "-S", "-o", assembly, source], check=True)
+        with open(assembly, encoding="utf-8") as file:
+            text = file.read()
+        for number in ("0x55", "0x54"):  # DW_OP_reg5, DW_OP_reg4
+            in_register = r"(?<!\t\.byte\t0xa3\n)\t\.uleb128 0x1\n\t\.byte\t" + number + r"\n"
+            at_entry = f"\t.uleb128 0x4\n\t.byte\t0xa3\n\t.uleb128 0x1\n\t.byte\t{number}\n\t.byte\t0x9f\n"
+            text, changed = re.subn(in_register, at_entry, text)
+            self.assertNotEqual(changed, 0)
+        with open(assembly, "w", encoding="utf-8") as file:
+            file.write(text)
+        subprocess.run(["gcc", "-g", "-o", program, assembly], check=True)
+        return program
+
+    def test_first_instructions(self):
+        program = self.build()
+        done = harness.run([*harness.tracer("-q", "-o", self.path("trace"), "-p", f"p:e {program}:straight first p->n m=p->m same=&p->n"),
+                            "--", program])
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        with open(self.path("trace"), encoding="latin-1") as file:
+            hits = [hit.arguments for hit in harness.parse_trace(file.read())]
+        self.assertEqual([hit.split(" same=")[0] for hit in hits], ["first=7 n=4 m=5", "first=-8 n=11 m=5"])
+
+    def test_other_places(self):
+        program = self.build()
+        for place, variable in (("straight+%d" % self.second(program), "first"), ("loops", "at")):
+            refused = harness.run([harness.tool(), "--check", "-p", f"p:e {program}:{place} {variable}"])
+            self.assertIn(f"'{variable}' is not kept here: only what it was at the function's entry could be known",
+                          refused.stderr.decode(), place)
+
+    def second(self, program):
+        """The distance of a function's second instruction."""
+        shown = subprocess.run([harness.need("objdump"), "--disassemble=straight", program], stdout=subprocess.PIPE, check=True)
+        places = [int(place, 16) for place in re.findall(r"^ +([0-9a-f]+):\t", shown.stdout.decode(), re.MULTILINE)]
+        return places[1] - places[0]
 
 
 class Words(harness.TestCase):

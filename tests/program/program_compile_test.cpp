@@ -29,12 +29,11 @@ EventProgram compiled(const std::string& arguments, const char* kind = "p") {
 }
 
 std::string name_of(Op op) {
-  constexpr const char* kNames[] = {"end",         "begin",        "register",       "constant",     "file_offset",
-                                    "dereference", "store_value",  "store_memory",   "store_string", "store_strings",
-                                    "store_text",  "store_comm",   "shift",          "load_entry",   "latency",
-                                    "vector",      "add",          "shift_right",    "object",       "thread",
-                                    "self",        "add_register", "thread_pointer", "keep",         "add_kept",
-                                    "add_pointer", "thread_data"};
+  constexpr const char* kNames[] = {
+      "end",          "begin",          "register",      "constant",    "file_offset", "dereference", "store_value",
+      "store_memory", "store_string",   "store_strings", "store_text",  "store_comm",  "shift",       "load_entry",
+      "latency",      "vector",         "add",           "shift_right", "object",      "thread",      "self",
+      "add_register", "thread_pointer", "keep",          "add_kept",    "add_pointer", "thread_data"};
   static_assert(std::size(kNames) == shared::kOpCount);
   return kNames[static_cast<std::size_t>(op)];
 }
