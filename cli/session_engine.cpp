@@ -72,10 +72,22 @@ Result<std::vector<std::string>> SessionEngine::list_source(const std::string& o
   return uprobe::list_source(object, function, what);
 }
 
+namespace {
+
+// A line that can be pasted.
+void name_agent(std::string& advice, const std::string& agent) {
+  constexpr std::string_view kShort = "LD_PRELOAD=libuprobe.so";
+  const std::size_t at = advice.find(kShort);
+  if (at != std::string::npos && !agent.empty()) advice.replace(at, kShort.size(), "LD_PRELOAD=" + agent);
+}
+
+}  // namespace
+
 std::vector<Finding> SessionEngine::examine(const Selection& whom) {
   std::vector<Finding> findings = examine_machine();
   for (const int pid : whom.pids)
     for (Finding& finding : examine_process(pid, whom.trusts_filters)) findings.push_back(std::move(finding));
+  for (Finding& finding : findings) name_agent(finding.advice, uprobe::find_agent());
   return findings;
 }
 

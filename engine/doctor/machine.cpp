@@ -62,12 +62,12 @@ int try_tracing_a_child() {
   return WIFEXITED(status) ? WEXITSTATUS(status) : EPERM;
 }
 
-Finding starting() {
-  const int error = try_tracing_a_child();
+Finding starting(int error) {
   if (error == 0) return {Verdict::good, "starting programs", "a child of the tool can be traced", ""};
-  return {Verdict::bad, "starting programs",
-          std::string("a child cannot be traced (ptrace: ") + std::strerror(error) + ")",
-          "use LD_PRELOAD=libuprobe.so, which needs no ptrace; or allow ptrace (docker: --cap-add=SYS_PTRACE)"};
+  return {
+      Verdict::bad, "starting programs", std::string("a child cannot be traced (ptrace: ") + std::strerror(error) + ")",
+      "use LD_PRELOAD=libuprobe.so UPROBE_PROBES='p:open libc:open64' PROGRAM, which needs no ptrace; or allow ptrace "
+      "(docker: --cap-add=SYS_PTRACE; Kubernetes: securityContext.capabilities.add: [SYS_PTRACE])"};
 }
 
 // The first one maps all users to themselves (user_namespaces(7)).
@@ -80,7 +80,11 @@ bool is_in_user_namespace() {
   return inside != 0 || outside != 0 || count != UINT32_MAX;
 }
 
-Finding attaching(const std::string& status) {
+Finding attaching(const std::string& status, bool has_ptrace) {
+  if (!has_ptrace)
+    return {
+        Verdict::bad, "attaching", "needs ptrace, which is forbidden here",
+        "attach from outside of this container, as root of the host, whose uprobe-run takes this container's paths"};
   return judge_attaching({.yama_scope = procfs::ptrace_scope(),
                           .is_root = ::geteuid() == 0,
                           .may_trace_all = has_capability(status, kSysPtrace),
@@ -90,8 +94,10 @@ Finding attaching(const std::string& status) {
 Finding seccomp(const std::string& status) {
   const std::string mode(procfs::field(status, "Seccomp").value_or("0"));
   if (mode == "0") return {Verdict::good, "seccomp", "the tool is under no filter", ""};
-  return {Verdict::limited, "seccomp",
-          "the tool is under a seccomp filter: it attaches to processes without one, or under the same filters", ""};
+  return {
+      Verdict::limited, "seccomp",
+      "the tool is under a seccomp filter: it attaches to processes without one, or under the same filters",
+      "--doctor -P PID says of a process whether that is so; as root outside of the filter uprobe-run attaches to all"};
 }
 
 // An unregistration that fits no registration: EINVAL where the call exists (kernel/rseq.c).
@@ -155,14 +161,16 @@ Finding judge_attaching(const PtraceRules& rules) {
   if (rules.is_root)
     return {Verdict::limited, subject,
             "to processes with no more capabilities than the tool, which lacks CAP_SYS_PTRACE",
-            "docker: --cap-add=SYS_PTRACE"};
+            "docker: --cap-add=SYS_PTRACE; Kubernetes: securityContext.capabilities.add: [SYS_PTRACE]"};
   return {Verdict::good, subject, "to this user's own processes", ""};
 }
 
 std::vector<Finding> examine_machine() {
   const std::string status = status_of_tool();
-  return {kernel(),          starting(),          attaching(status),     seccomp(status), restartable_sequences(),
-          user_namespaces(), debug_information(), kernel_uprobes(status)};
+  const int error = try_tracing_a_child();
+  return {
+      kernel(),          starting(error),     attaching(status, error == 0), seccomp(status), restartable_sequences(),
+      user_namespaces(), debug_information(), kernel_uprobes(status)};
 }
 
 }  // namespace uprobe

@@ -168,6 +168,38 @@ bool may_lend_memory(pid_t pid, pid_t tid) {
   return false;
 }
 
+namespace {
+
+constexpr char kAllowPtrace[] =
+    "allow it (docker: --cap-add=SYS_PTRACE; Kubernetes: securityContext.capabilities.add: [SYS_PTRACE])";
+
+std::uint64_t capabilities(const Result<std::string>& status, const char* set) {
+  return status ? std::strtoull(value_of(*status, set).c_str(), nullptr, 16) : 0;
+}
+
+// Without the capability a process may trace those of its own user that have no more capabilities than it has itself (ptrace(2)).
+Error without_capability(pid_t pid, uid_t owner) {
+  const std::string allow = kAllowPtrace;
+  if (owner != ::geteuid()) {
+    const std::string user = std::to_string(owner);
+    return refused(pid, "belongs to user " + user + ", and uprobe-run has no CAP_SYS_PTRACE",
+                   "run uprobe-run as that user (docker exec -u " + user + "), or " + allow);
+  }
+  const std::uint64_t own = capabilities(procfs::read(::getpid(), "status"), "CapPrm");
+  if ((capabilities(procfs::read(pid, "status"), "CapPrm") & ~own) != 0)
+    return refused(pid, "has more capabilities than uprobe-run, which has no CAP_SYS_PTRACE",
+                   "run uprobe-run with the same capabilities, or " + allow);
+  return refused(pid, "may not be traced: a seccomp filter or a security module forbids ptrace, or its user namespace",
+                 allow + ", or start the program with LD_PRELOAD=libuprobe.so, which needs no ptrace");
+}
+
+bool may_trace_all() {
+  constexpr unsigned kSysPtrace = 19;  // linux/capability.h
+  return (capabilities(procfs::read(::getpid(), "status"), "CapEff") >> kSysPtrace & 1) != 0;
+}
+
+}  // namespace
+
 Error explain_refusal(pid_t pid, int error) {
   if (error != EPERM && error != EACCES) return refused(pid, std::strerror(error));
   struct stat owner {};
@@ -182,8 +214,9 @@ Error explain_refusal(pid_t pid, int error) {
                    "sysctl kernel.yama.ptrace_scope=0, or start the program under uprobe-run");
   if (!is_ours && ::geteuid() != 0)
     return refused(pid, "belongs to another user, or has more rights than its user", "use sudo");
-  return refused(pid,
-                 "may not be traced: a container or security module forbids it, or it has more rights than we have");
+  if (!may_trace_all()) return without_capability(pid, owner.st_uid);
+  return refused(pid, "may not be traced: a seccomp filter or a security module forbids ptrace",
+                 "start the program with LD_PRELOAD=libuprobe.so, which needs no ptrace");
 }
 
 }  // namespace uprobe::target

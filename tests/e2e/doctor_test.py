@@ -2,6 +2,7 @@
 """--doctor: what it says in the situations that a user can be in, and that what it says is so."""
 import ctypes
 import os
+import re
 import shutil
 import subprocess
 import unittest
@@ -88,10 +89,26 @@ class Doctor(harness.TestCase):
         self.assertRegex(text, r"(?m)^(limited|no)  +attaching: .*CAP_SYS_PTRACE.*\n +-> ")
         self.assertEqual(code, 0 if "limited  attaching" in text else 125)
 
+    @unittest.skipIf(os.geteuid() != 0, "not root")
+    def test_processes_in_a_container_without_ptrace(self):
+        """Root there has no power over other users, nor over processes with more capabilities."""
+        other, stronger, equal = self.sleeper(become_unprivileged), self.sleeper(), self.sleeper(drop_ptrace)
+        for pid, said in ((other, rf"belongs to user {UNPRIVILEGED}, and uprobe-run has no CAP_SYS_PTRACE\n +-> "
+                                  rf"run uprobe-run as that user \(docker exec -u {UNPRIVILEGED}\), or allow it \(docker: "),
+                          (stronger, r"has more capabilities than uprobe-run, which has no CAP_SYS_PTRACE\n +-> run uprobe-run with the same")):
+            code, text = self.ask("-P", str(pid), before=drop_ptrace)
+            self.assertEqual(code, 125, text)
+            self.assertRegex(text, rf"(?m)^no       process {pid} \(sleep\): cannot be attached to: {said}")
+        if "limited  attaching" in text:
+            code, text = self.ask("-P", str(equal), before=drop_ptrace)
+            self.assertRegex(text, rf"(?m)^ok       process {equal} \(sleep\): can be attached to$")
+
     def test_a_filter_against_ptrace(self):
         code, text = self.ask(before=forbid_ptrace)
         self.assertEqual(code, 125)
-        self.assertRegex(text, r"(?m)^no       starting programs: a child cannot be traced \(ptrace: Operation not permitted\)\n +-> use LD_PRELOAD")
+        self.assertRegex(text, r"(?m)^no       starting programs: a child cannot be traced \(ptrace: Operation not permitted\)\n +-> use LD_PRELOAD="
+                               + re.escape(os.path.join(os.path.realpath(self.folder), "libuprobe.so")) + " UPROBE_PROBES='")
+        self.assertRegex(text, r"(?m)^no       attaching: needs ptrace, which is forbidden here\n +-> attach from outside")
         self.assertRegex(text, r"(?m)^limited  seccomp: ")
 
     def test_a_process_with_a_filter(self):
