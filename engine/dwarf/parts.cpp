@@ -12,8 +12,7 @@ namespace {
 
 constexpr std::uint64_t kWord = 8;
 constexpr int kDeepestBase = 8;
-constexpr unsigned kKindOfGo = 0x2900;     // DW_AT_go_kind: reflect.Kind of a type, named or not
-constexpr std::uint64_t kStringOfGo = 24;  // reflect.String
+constexpr unsigned kKindOfGo = 0x2900;  // DW_AT_go_kind
 
 using Path = std::initializer_list<std::string_view>;
 
@@ -49,6 +48,16 @@ std::optional<TextParts> text_of(Type whole, const Path& pointer, const Path& le
 std::uint64_t language_of(Dwarf_Die die) {
   Dwarf_Die unit;
   return dwarf_diecu(&die, &unit, nullptr, nullptr) == nullptr ? 0 : number_in(unit, DW_AT_language).value_or(0);
+}
+
+// Slices of bytes are texts, too.
+std::optional<TextParts> text_of_go(Type whole) {
+  const std::uint64_t kind = go_kind_of(whole);
+  if (kind == kGoString) return text_of(whole, {"str"}, {"len"});
+  const auto element = kind == kGoSlice ? element_of_slice(whole) : std::nullopt;
+  if (!element || element->tag != DW_TAG_base_type || size_of(*element) != 1) return {};
+  return number_in(element->die, DW_AT_encoding) == std::uint64_t{DW_ATE_unsigned} ? text_of(whole, {"array"}, {"len"})
+                                                                                   : std::nullopt;
 }
 
 std::optional<TextParts> text_of_rust(Type whole, std::string_view name) {
@@ -125,12 +134,23 @@ std::optional<Dwarf_Word> first_bit(Dwarf_Die member, Dwarf_Word width, std::uin
   return bits - *from_above - width;
 }
 
+std::uint64_t go_kind_of(Type type) {
+  if (type.tag == 0 || language_of(type.die) != DW_LANG_Go) return 0;
+  return number_in(type.die, kKindOfGo).value_or(0);
+}
+
+std::optional<Type> element_of_slice(Type slice) {
+  const auto array = member_of({slice, 0}, "array");
+  if (!array || array->type.tag != DW_TAG_pointer_type) return {};
+  return type_of(array->type.die);
+}
+
 std::optional<TextParts> parts_of_text(Type aggregate) {
   const char* name = aggregate.tag == 0 ? nullptr : dwarf_diename(&aggregate.die);
   if (name == nullptr) return {};
   switch (language_of(aggregate.die)) {
     case DW_LANG_Go:
-      return number_in(aggregate.die, kKindOfGo) == kStringOfGo ? text_of(aggregate, {"str"}, {"len"}) : std::nullopt;
+      return text_of_go(aggregate);
     case DW_LANG_Rust:
       return text_of_rust(aggregate, name);
     case DW_LANG_C_plus_plus:

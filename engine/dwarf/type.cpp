@@ -113,6 +113,29 @@ Status keep_type(Type type, Location& location, Argument& argument) {
   return unfit("has only " + std::to_string(size_of(type)) + " bytes");
 }
 
+// ":s64[4]", for an argument that shows the first elements; empty: they are no numbers.
+std::string first_elements(Type element) {
+  Argument argument;
+  const bool is_number = element.tag == DW_TAG_base_type && set_scalar(element, argument) && !is_wide_number(element);
+  if (!is_number) return {};
+  const char* letter = argument.kind == Kind::floating ? "f" : argument.kind == Kind::signed_decimal ? "s" : "u";
+  return ":" + std::string(letter) + std::to_string(8 * argument.size) + "[4]";
+}
+
+// What to write instead of a whole aggregate.
+std::string help_for(Type aggregate) {
+  const std::string members = members_of(aggregate);
+  const auto kind = go_kind_of(aggregate);
+  if (kind == kGoInterface && members.starts_with("tab"))
+    return ".tab is 0 where it holds nothing (an error: there is none), .data is the address of what it holds";
+  if (const auto element = kind == kGoSlice ? element_of_slice(aggregate) : std::nullopt) {
+    const std::string some = first_elements(*element);
+    return ".len is how many elements it has, .array[0] the first" +
+           (some.empty() ? "" : ", .array" + some + " the first four, whether it has so many or not");
+  }
+  return "name one of its members" + (members.empty() ? "" : ": " + members);
+}
+
 constexpr int kDeepestName = 16;  // damaged files may have types that are their own
 
 std::string name_within(Dwarf_Die typed, int depth) {
@@ -201,8 +224,7 @@ Status set_type(Type type, Location& location, Argument& argument) {
     case DW_TAG_structure_type:
     case DW_TAG_class_type:
     case DW_TAG_union_type:
-      return unfit("is a struct or union",
-                   "name one of its members" + (members_of(type).empty() ? "" : ": " + members_of(type)));
+      return unfit("is a struct or union", help_for(type));
     case DW_TAG_array_type:
       return set_array(type, location, argument);
     default:

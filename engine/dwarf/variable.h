@@ -63,6 +63,11 @@ std::optional<Dwarf_Word> distance_of(Dwarf_Die part);
 // container of the member's own.
 std::optional<Dwarf_Word> first_bit(Dwarf_Die member, Dwarf_Word width, std::uint64_t bytes);
 
+// reflect.Kind of a type of Go, named or not; 0: it is of another language.
+inline constexpr std::uint64_t kGoInterface = 20, kGoSlice = 23, kGoString = 24;
+std::uint64_t go_kind_of(Type type);
+std::optional<Type> element_of_slice(Type slice);
+
 // Where a text has its characters and their number, each in eight bytes: Go's string, Rust's &str and String, C++'s std::string and
 // std::string_view. Nothing: it is none, or made otherwise.
 struct TextParts {

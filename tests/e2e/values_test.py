@@ -64,6 +64,14 @@ type Pair struct {
 func greet(who Name, tags []string) string { return "hello " + string(who) }
 
 //go:noinline
+func sum(values []int, small []float32, raw []byte, why error) int {
+	if why != nil {
+		return -1
+	}
+	return len(values) + len(small) + len(raw)
+}
+
+//go:noinline
 func several(n int) (int, string, error) {
 	if n == 0 {
 		return 7, "plain", errors.New("bad")
@@ -84,6 +92,8 @@ func main() {
 		a, b, c := several(i)
 		fmt.Println(a, b, c)
 	}
+	fmt.Println(sum([]int{3, -4, 5, 6, 7}, []float32{1.5, 2}, []byte("raw bytes"), nil))
+	fmt.Println(sum([]int{1}, nil, nil, errors.New("none")))
 	fmt.Println(parts(-5))
 	fmt.Println(large(3))
 }
@@ -322,6 +332,19 @@ class Go(Values):
     def test_strings(self):
         self.assertEqual(self.trace(self.program, "-p", "main.greet who who.len n=tags.len"),
                          ['who="gopher" len=6 n=2', 'who="" len=0 n=0'])
+
+    def test_slices_and_interfaces(self):
+        hits = self.trace(self.program, "-p", "main.sum values.len first=values.array[0] some=values.array:s64[4] raw set=why.tab")
+        self.assertEqual(hits[0], 'len=5 first=3 some={3,-4,5,6} raw="raw bytes" set=0x0')
+        self.assertRegex(hits[1], r'^len=1 first=1 some=\{1,.*\} raw="" set=0x[0-9a-f]{4,}$')
+        self.assertEqual(self.trace(self.program, "-p", "main.sum small.array:f32[2] small.len")[0], "array={1.5,2} len=2")
+        for variable, said in (("values", ".len is how many elements it has, .array[0] the first, .array:s64[4] the first four"),
+                               ("small", ".array:f32[4] the first four"), ("why", ".tab is 0 where it holds nothing")):
+            said_of = self.refusal(self.program, "-p", f"main.sum {variable}")
+            self.assertIn(f"'{variable}' is a struct or union", said_of)
+            self.assertIn(said, said_of)
+        self.assertIn(".len is how many elements it has, .array[0] the first\n", self.refusal(self.program, "-p", "main.greet tags"))
+        self.assertEqual(self.trace(self.program, "-p", "main.greet first=tags.array[0]")[0], 'first="a"')
 
     def test_results(self):
         self.assertEqual(self.trace(self.program, "-r", "main.greet r0"), ['r0="hello gopher"', 'r0="hello "'])
