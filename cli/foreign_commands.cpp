@@ -192,6 +192,8 @@ void CommandReader::add_events(std::string_view list) {
     const auto group = groups_of_calls().find(name);
     if (group != groups_of_calls().end() && (is_call || name.size() != end))
       for (const std::string& call : group->second) add_place("libc:" + call);
+    else if (is_call && name.size() > 1 && name[0] == '/')  // a regular expression
+      add_place("libc:" + glob_of(name.substr(1)));
     else if (!name.empty() && !is_left_out && std::string_view("!/?").find(name[0]) == std::string_view::npos)
       add_probe((is_call ? "libc:" : "") + std::string(name));
     is_left_out = end < list.size() && list[end] == '-';

@@ -208,7 +208,9 @@ std::string place_of_uftrace(std::string_view text) {
     fetches += fetch_of_uftrace(rest.substr(0, end));
     rest.remove_prefix(end);
   }
-  const std::string name(text.substr(0, at));
+  std::string name(text.substr(0, at));
+  if (name.starts_with('^') || name.find(".*") != std::string::npos)  // its patterns are regular expressions
+    name = glob_of(name.starts_with('^') ? name : "^" + name);
   return (fetches.find("$retval") == std::string::npos ? name : spec::at_return(name)) + fetches;
 }
 

@@ -174,6 +174,24 @@ std::optional<Meant> of_catchpoint(std::string_view what) {
   return meant;
 }
 
+// gdb: a text is compared by a call: 'strcmp(who, "x") == 0', '!strcmp(who, "x")', '$_streq(who, "x")'.
+std::string with_compared_texts(std::string_view condition) {
+  std::string_view rest = trimmed(condition);
+  const bool is_negated = rest.starts_with('!');
+  if (is_negated) rest.remove_prefix(1);
+  const bool is_equality = rest.starts_with("$_streq(");
+  const std::size_t open = rest.find('('), comma = rest.find(',', open), quote = rest.find('"', comma);
+  if ((!is_equality && !rest.starts_with("strcmp(")) || quote == std::string_view::npos) return std::string(condition);
+  const std::size_t end = rest.find('"', quote + 1), close = rest.find(')', end);
+  const std::string_view name = trimmed(rest.substr(open + 1, comma - open - 1));
+  if (end == std::string_view::npos || close == std::string_view::npos || !is_name(name)) return std::string(condition);
+  const std::string_view after = trimmed(rest.substr(close + 1));
+  const bool is_compared = after == "== 0" || after == "==0" || after == "!= 0" || after == "!=0";
+  if (!after.empty() && (!is_compared || is_equality || is_negated)) return std::string(condition);
+  const bool is_same = is_equality ? !is_negated : is_negated || after.starts_with("==");
+  return std::string(name) + (is_same ? " == " : " != ") + std::string(rest.substr(quote, end + 1 - quote));
+}
+
 // gdb: "break PLACE [thread N]", "b *ADDRESS", "rbreak EXPRESSION", "catch ...".
 std::optional<Meant> of_gdb(std::string_view text) {
   const std::size_t blank = text.find(' ');
@@ -188,7 +206,13 @@ std::optional<Meant> of_gdb(std::string_view text) {
     return Meant{.places = {}, .problem = "watchpoints are not known: places of code can be probed"};
   if (std::find(kCommands.begin(), kCommands.end(), command) == kCommands.end()) return {};
   if (rest.starts_with("*0x")) rest.remove_prefix(1);
-  return Meant{.places = {with_fields(std::string(rest.substr(0, rest.find(" thread "))))}, .problem = {}};
+  rest = rest.substr(0, rest.find(" thread "));
+  constexpr std::string_view kCondition = " if ";
+  std::string place(rest);
+  if (const std::size_t condition = rest.find(kCondition); condition != std::string_view::npos)
+    place.replace(condition + kCondition.size(), std::string::npos,
+                  with_compared_texts(rest.substr(condition + kCondition.size())));
+  return Meant{.places = {with_fields(place)}, .problem = {}};
 }
 
 bool is_source(std::string_view name) {

@@ -191,6 +191,20 @@ std::optional<Meant> of_tapset(std::string_view text) {
   return of_the_kernel(kind, is_call ? std::string(name.substr(0, name.find_first_of(".{ "))) : std::string());
 }
 
+// What gdb shows where it has stopped; a hit records it.
+std::optional<Meant> of_looks_of_gdb(std::string_view text) {
+  const auto after_place = [](std::string_view command, const std::string& place) {
+    return Meant{.places = {place}, .problem = "'" + std::string(command) + "' is gdb's: a place comes first"};
+  };
+  if (text == "info locals") return after_place(text, "FUNCTION $vars");
+  if (text == "info args") return after_place(text, "FUNCTION $params");
+  if (text == "finish") return after_place(text, spec::at_return("FUNCTION") + " $retval");
+  for (const std::string_view command : {"print ", "display ", "inspect "})
+    if (text.starts_with(command) && is_name(trimmed(text.substr(command.size()))))
+      return after_place(trimmed(command), "FUNCTION " + std::string(trimmed(text.substr(command.size()))));
+  return {};
+}
+
 }  // namespace
 
 std::optional<Meant> of_dtrace(std::string_view text) {
@@ -334,6 +348,7 @@ std::optional<Meant> meaning_of_unknown(std::string_view text) {
     const bool has_start = text.starts_with('^');
     return place(glob_of(has_start ? std::string(text) : "^" + std::string(text)));
   }
+  if (auto meant = of_looks_of_gdb(text)) return meant;
   if (text == "begin" || text == "end")
     return Meant{.places = {}, .problem = "'begin' and 'end' are SystemTap's: a trace lasts as long as the program"};
   if (auto meant = of_tapset(text)) return meant;

@@ -59,6 +59,11 @@ std::string fetches_in(std::string_view program) {
     const bool is_text = program.find("str(" + name) != std::string_view::npos;
     found += " " + fetch + (is_text ? ":string" : "");
   }
+  for (std::size_t at = 0; (at = program.find("reg(\"", at)) != std::string_view::npos;) {
+    at += 5;
+    const std::string_view name = program.substr(at, program.find('"', at) - at);
+    if (is_name(name)) found += " %" + std::string(name);
+  }
   // bpftrace's parameters by their names: "args.size", formerly "args->size".
   for (const std::string_view before : {"args.", "args->"})
     for (std::size_t at = 0; (at = program.find(before, at)) != std::string_view::npos;) {

@@ -205,7 +205,8 @@ Status Walker::walk() {
     } else if (rest_.starts_with('[')) {
       step = index(at);
     } else {
-      return blame(at, "Expected '->', '.' or '['");
+      return blame(at, "Expected '->', '.' or '['",
+                   at.starts_with('/') ? "a type stands after a ':', as :x64, :string" : "");
     }
     if (!step) return step;
   }

@@ -15,13 +15,14 @@ constexpr std::string_view kTypes[] = {"u8", "u16", "u32", "u64", "s8",   "s16",
                                        "x8", "x16", "x32", "x64", "char", "string", "ustring"};
 
 constexpr std::pair<std::string_view, std::string_view> kForeignTypes[] = {
-    {"str", "string"},   {"char*", "string"}, {"int", "s32"},    {"int32_t", "s32"}, {"uint", "u32"},
-    {"unsigned", "u32"}, {"uint32_t", "u32"}, {"long", "s64"},   {"int64_t", "s64"}, {"ssize_t", "s64"},
-    {"ulong", "u64"},    {"uint64_t", "u64"}, {"size_t", "u64"}, {"short", "s16"},   {"int16_t", "s16"},
-    {"ushort", "u16"},   {"uint16_t", "u16"}, {"uint8_t", "u8"}, {"int8_t", "s8"},   {"bool", "u8"},
-    {"byte", "u8"},      {"pointer", "x64"},  {"ptr", "x64"},    {"void*", "x64"},   {"hex", "x64"},
-    {"x", "x64"},        {"u", "u64"},        {"s", "s64"},      {"d", "s64"},       {"i8", "s8"},
-    {"i16", "s16"},      {"i32", "s32"},      {"i64", "s64"},    {"float", "f32"},   {"double", "f64"},
+    {"str", "string"},    {"char*", "string"}, {"int", "s32"},    {"int32_t", "s32"},  {"uint", "u32"},
+    {"unsigned", "u32"},  {"uint32_t", "u32"}, {"long", "s64"},   {"int64_t", "s64"},  {"ssize_t", "s64"},
+    {"ulong", "u64"},     {"uint64_t", "u64"}, {"size_t", "u64"}, {"short", "s16"},    {"int16_t", "s16"},
+    {"ushort", "u16"},    {"uint16_t", "u16"}, {"uint8_t", "u8"}, {"int8_t", "s8"},    {"bool", "u8"},
+    {"byte", "u8"},       {"pointer", "x64"},  {"ptr", "x64"},    {"void*", "x64"},    {"hex", "x64"},
+    {"x", "x64"},         {"u", "u64"},        {"s", "string"},   {"d", "s64"},        {"i8", "s8"},
+    {"i16", "s16"},       {"i32", "s32"},      {"i64", "s64"},    {"float", "f32"},    {"double", "f64"},
+    {"__int128", "s128"}, {"int128", "s128"},  {"i128", "s128"},  {"uint128", "u128"},
 };
 
 // A longer word is hardly a mistyped name.

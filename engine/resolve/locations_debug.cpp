@@ -44,7 +44,11 @@ std::string meant_by(const spec::Argument& argument, const ProbeSpec& spec) {
   static constexpr std::array<std::string_view, 5> kResults = {"retval", "ret", "return", "result", "exit"};
   static constexpr std::array<std::string_view, 5> kTimes = {"latency", "elapsed", "duration", "time", "nsecs"};
   const auto is_in = [&](const auto& words) { return std::ranges::find(words, argument.variable) != words.end(); };
+  static constexpr std::array<std::string_view, 4> kInEachLine = {"pid", "tid", "cpu", "timestamp"};
+  static constexpr std::array<std::string_view, 5> kStacks = {"ustack", "kstack", "stack", "backtrace", "bt"};
   if (argument.variable == "comm") return "did you mean '$comm'?";
+  if (is_in(kInEachLine)) return "each line shows it; conditions know it as common_pid, cpu and comm";
+  if (is_in(kStacks)) return "--trigger=stacktrace shows the stack";
   if (is_in(kTimes) && spec.is_return) return "did you mean '$latency'? It is in nanoseconds";
   if (is_in(kResults) && spec.is_return) return "did you mean '$retval'?";
   if (is_in(kTimes) || is_in(kResults))

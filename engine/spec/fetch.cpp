@@ -118,6 +118,7 @@ std::string meant_variable(std::string_view name, bool is_return) {
   if (find_register(name, RegisterNames::extended)) return "%" + std::string(name);
   if (is_return) return name == "return" || name == "ret" || name == "rv" || name == "result" ? "$retval" : "";
   if (name == "args" || name == "parms" || name == "$parms") return "$params";
+  if (name.size() == 1 && name[0] >= '1' && name[0] <= '6') return "$arg" + std::string(name);
   return name == "locals" || name == "$vars" || name == "$locals" ? "$vars" : "";
 }
 
