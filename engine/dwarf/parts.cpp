@@ -136,6 +136,8 @@ std::optional<Dwarf_Word> first_bit(Dwarf_Die member, Dwarf_Word width, std::uin
 
 std::uint64_t go_kind_of(Type type) {
   if (type.tag == 0 || language_of(type.die) != DW_LANG_Go) return 0;
+  const char* name = dwarf_diename(&type.die);  // all interfaces with methods are this struct
+  if (name != nullptr && std::string_view(name) == "runtime.iface") return kGoInterface;
   return number_in(type.die, kKindOfGo).value_or(0);
 }
 

@@ -78,8 +78,7 @@ Result<Location> place_of_thread(const elf::ElfFile& file, std::uint64_t data) {
   const auto bytes = thread_bytes(file);
   if (!bytes || data >= *bytes) return refused("is a thread's own variable whose place is not understood");
   if (file.is_program())
-    return Location{
-        .steps = {{.kind = StepKind::thread_pointer}}, .in_memory = true, .offset = data - *bytes};
+    return Location{.steps = {{.kind = StepKind::thread_pointer}}, .in_memory = true, .offset = data - *bytes};
   const std::vector<ThreadWord> words = elf::thread_words_of(file);
   if (const ThreadWord* word = best_word(words, data)) return by_word(*word, data);
   return refused("is a thread's own variable of a library, and no word of the library that is understood leads to it");

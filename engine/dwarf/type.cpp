@@ -126,7 +126,7 @@ std::string first_elements(Type element) {
 std::string help_for(Type aggregate) {
   const std::string members = members_of(aggregate);
   const auto kind = go_kind_of(aggregate);
-  if (kind == kGoInterface && members.starts_with("tab"))
+  if (kind == kGoInterface)
     return ".tab is 0 where it holds nothing (an error: there is none), .data is the address of what it holds";
   if (const auto element = kind == kGoSlice ? element_of_slice(aggregate) : std::nullopt) {
     const std::string some = first_elements(*element);
