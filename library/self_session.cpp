@@ -32,7 +32,7 @@ bool name_tracer(int tracer) {
 }
 
 Error explained(Error error) {
-  if (::prctl(PR_GET_DUMPABLE) == 1 || !error.definition.empty()) return error;
+  if (::prctl(PR_GET_DUMPABLE) == 1 || error.column >= 0) return error;  // or a definition is wrong
   const std::string other = error.help.empty() ? "" : "; " + error.help;
   error.help = "it is not dumpable (prctl(PR_SET_DUMPABLE)), so that only privileged processes may trace it" + other;
   return error;

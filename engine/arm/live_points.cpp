@@ -116,7 +116,6 @@ Status add_points(ArmState& state, target::Target& target, Addr at, const ProbeS
   ProcessArming process(state, target, *block, *maps, nothing, ProcessArming::How::live);
   std::vector<KnownMapping> before;
   if (const auto* known = state.known.mappings(block->stamp())) before = *known;
-  RETURN_IF_ERROR(process.count_semaphores());
   RETURN_IF_ERROR(process.note_objects());
   std::vector<Addr> waiting;
   for (const target::Mapping& m : *maps) {
@@ -125,6 +124,7 @@ Status add_points(ArmState& state, target::Target& target, Addr at, const ProbeS
     if (!waits) return waits.error();
     if (*waits) waiting.push_back(m.begin);
   }
+  RETURN_IF_ERROR(process.count_semaphores());  // after the points
   RETURN_IF_ERROR(process.note_unbound(!waiting.empty() || block->head().unbound != 0));
   if (!process.refusal().empty()) return Error{.code = Code::refused, .text = process.refusal()};
   if (!process.is_changed()) return ok();

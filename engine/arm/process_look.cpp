@@ -49,7 +49,6 @@ ProcessLook::ProcessLook(ArmState& state, target::Target& target, Block& block,
     : state_(state), process_(state, target, block, maps, reported, ProcessArming::How::at_stop), block_(block) {}
 
 Status ProcessLook::run() {
-  RETURN_IF_ERROR(process_.count_semaphores());
   RETURN_IF_ERROR(process_.note_objects());
   const auto* remembered = state_.known.mappings(block_.stamp());
   const bool is_first = remembered == nullptr;
@@ -62,6 +61,8 @@ Status ProcessLook::run() {
     RETURN_IF_ERROR(look_at(m, known_at(before_, m.begin)));
   }
   RETURN_IF_ERROR(process_.write_texts());
+  // After the points: of a tool that is killed in between, no semaphore is up that no hit would count down.
+  RETURN_IF_ERROR(process_.count_semaphores());
   for (const KnownMapping& known : before_)
     if (known_at(untouched_, known.begin) == nullptr) doubtful.push_back({known.begin, known.end});
   for (const Changed& range : doubtful) RETURN_IF_ERROR(retire(range));

@@ -287,7 +287,7 @@ TEST_F(Recording, KeepsTheSettings) {
 TEST_F(Recording, CsvHasTheColumnsOfEventsThatCameLater) {
   record(hits_, {});
   const std::string text = play({.format = "csv"}).text;
-  EXPECT_EQ(text.substr(0, text.find('\n')), "time,cpu,pid,tid,comm,event,s,k,v,y,z");
+  EXPECT_EQ(text.substr(0, text.find('\n')), "time,cpu,pid,tid,comm,event,s,k,v,w,y,z");
 }
 
 TEST_F(Recording, TellsLosses) {
