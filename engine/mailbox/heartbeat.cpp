@@ -46,7 +46,9 @@ class MarkOfLife {
 }  // namespace
 
 Heartbeat::Heartbeat(std::uint32_t& word, std::uint32_t* life)
-    : word_(word), life_(life), thread_(start_signal_masked_thread([this] { live(); })) {}
+    : word_(word), life_(life), thread_(start_signal_masked_thread([this] { live(); })) {
+  begun_.wait();
+}
 
 Heartbeat::~Heartbeat() {
   {
@@ -64,6 +66,8 @@ void Heartbeat::live() {
 }
 
 void Heartbeat::beat() {
+  __atomic_fetch_add(&word_, 1, __ATOMIC_RELAXED);
+  begun_.count_down();
   std::unique_lock lock(lock_);
   do {
     __atomic_fetch_add(&word_, 1, __ATOMIC_RELAXED);

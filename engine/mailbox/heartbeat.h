@@ -5,6 +5,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <latch>
 #include <mutex>
 #include <thread>
 
@@ -12,7 +13,7 @@ namespace uprobe::control {
 
 class Heartbeat {
  public:
-  // The words must outlive the heartbeat. `life` (AreaHeader::tool_life) gets the number of the thread, and shared::kLifeEnded if the
+  // Returns after the words say that the tool lives. They must outlive the heartbeat. `life` (AreaHeader::tool_life) gets the number of the thread, and shared::kLifeEnded if the
   // process dies before the heartbeat ends; 0 where the kernel cannot do that, and when the heartbeat has ended.
   explicit Heartbeat(std::uint32_t& word, std::uint32_t* life = nullptr);
   ~Heartbeat();
@@ -28,6 +29,7 @@ class Heartbeat {
   std::mutex lock_;
   std::condition_variable ends_;
   bool stop_ = false;
+  std::latch begun_{1};
   std::thread thread_;
 };
 

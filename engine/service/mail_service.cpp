@@ -49,7 +49,7 @@ Credentials credentials_of_first(const std::map<pid_t, Addr>& first) {
 
 MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent,
                          const std::map<pid_t, Addr>& first, CodeMaps* maps, const target::EarlierProcesses& earlier,
-                         bool notes_mappings)
+                         bool notes_mappings, std::unique_ptr<Heartbeat> heartbeat)
     : area_(area),
       armer_(armer),
       probes_(probes),
@@ -60,7 +60,8 @@ MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, cons
       exec_([this](auto& target, const Credentials& credentials) { return load(target, credentials); },
             [this](pid_t pid) { return is_ready(pid); }),
       foreign_breakpoints_(armer, blocks_.all()),
-      generated_(area, armer, probes, blocks_.all()) {
+      generated_(area, armer, probes, blocks_.all()),
+      heartbeat_(std::move(heartbeat)) {
   if (notes_mappings) mappings_.emplace();
   for (const auto& [pid, block] : first) {
     note_mappings(pid);
@@ -69,8 +70,6 @@ MailService::MailService(trace::Area& area, Armer& armer, ProbeSet& probes, cons
   }
   flush_event_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   guard_ = std::make_unique<DomainGuard>(area, credentials_of_first(first), earlier);
-  // The heartbeat has a thread of its own, because planning a large library may keep this one busy for long.
-  heartbeat_.emplace(area.header().tool_heartbeat, &area.header().tool_life);
   armer_.search_apart([&bell = area.live(0).header().mail_requests] {
     __atomic_fetch_add(&bell, 1, __ATOMIC_RELEASE);
     futex_wake(bell);

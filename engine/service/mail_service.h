@@ -50,10 +50,10 @@ class MailService {
   // All arguments must outlive the service. While it runs, `armer` and `probes` belong to its thread, except in alone().
   // `first`: the first programs and their process blocks. No `agent`: programs are not followed through execve. No `maps`:
   // the session does not ask which file an address belongs to. `earlier`: processes that are never in the session.
-  // `notes_mappings`: there is to be a log of what the processes map.
+  // `notes_mappings`: there is to be a log of what the processes map. `heartbeat`: the area's, which ends with the service.
   MailService(trace::Area& area, Armer& armer, ProbeSet& probes, const AgentImage* agent,
               const std::map<pid_t, Addr>& first, CodeMaps* maps, const target::EarlierProcesses& earlier,
-              bool notes_mappings);
+              bool notes_mappings, std::unique_ptr<Heartbeat> heartbeat);
   ~MailService();
 
   // Runs `work`, which may use the armer, the probes and their flows: the service pauses for it.
@@ -190,7 +190,7 @@ class MailService {
   std::vector<SeenExec> execs_;
   Fd flush_event_;
   std::unique_ptr<DomainGuard> guard_;
-  std::optional<Heartbeat> heartbeat_;
+  std::unique_ptr<Heartbeat> heartbeat_;
   std::thread thread_;
 };
 

@@ -191,6 +191,7 @@ Status Attacher::take(pid_t pid, const GivenUp& given_up, Taken& taken) {
 }
 
 Status Attacher::take_all(const GivenUp& given_up, Taken& taken) {
+  RETURN_IF_ERROR(targets_.show_life());
   for (const pid_t pid : targets_.attached()) {
     const Status begun = catch_resource_exhaustion([&] { return take(pid, given_up, taken); });
     if (!begun) return begun.error().where.empty() ? about(pid, begun.error()) : begun.error();

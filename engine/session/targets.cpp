@@ -90,7 +90,17 @@ Status Targets::make_area() {
   return recording_.make_reader();
 }
 
+// It has a thread of its own, because planning a large library may keep the others busy for long.
+Status Targets::show_life() {
+  auto& header = recording_.area().header();
+  return catch_resource_exhaustion([&]() -> Status {
+    heartbeat_ = std::make_unique<control::Heartbeat>(header.tool_heartbeat, &header.tool_life);
+    return ok();
+  });
+}
+
 void Targets::forget() {
+  heartbeat_.reset();
   armer_.reset();
   recording_.forget();
 }
@@ -113,6 +123,7 @@ Status Targets::plan_for(target::Target& target) {
 
 Status Targets::arm(target::Target& target, const std::function<Result<control::Block>()>& load) {
   RETURN_IF_ERROR(plan_for(target));
+  RETURN_IF_ERROR(show_life());
   auto block = load();
   if (!block) return block.error();
   Status begun = catch_resource_exhaustion([&]() -> Status {
@@ -133,7 +144,7 @@ Status Targets::begin(const std::map<pid_t, Addr>& first) {
     recording_.learn(control::tasks_of(pid));
   }
   mail_.emplace(recording_.area(), *armer_, table_.planned(), agent_ ? &*agent_ : nullptr, first, maps, earlier_,
-                options_.notes_mappings);
+                options_.notes_mappings, std::move(heartbeat_));
   recording_.begin();
   return ok();
 }

@@ -66,6 +66,8 @@ class Targets {
   // Makes area, armer and reader; no process has any of them yet. forget() undoes that.
   Status make_area();
   void forget();
+  // From here on the agent finds out if the tool is killed: before anything comes into a process that has to be undone then.
+  Status show_life();
   // Plans the internal points that a process needs. Does not touch the process.
   Status plan_for(pid_t pid);
   Status plan_for(target::Target& target);
@@ -111,7 +113,8 @@ class Targets {
   Messages& messages_;
   std::optional<control::AgentImage> agent_;
   std::optional<control::Armer> armer_;
-  target::EarlierProcesses earlier_;  // before `mail_`, which uses it
+  target::EarlierProcesses earlier_;               // before `mail_`, which uses it
+  std::unique_ptr<control::Heartbeat> heartbeat_;  // until `mail_` has it
   std::optional<control::MailService> mail_;
   bool attaches_ = false;
   std::vector<pid_t> attached_;  // as given by id, in ascending order

@@ -107,7 +107,8 @@ class World {
     agent_.emplace(control::AgentImage::open(UPROBE_AGENT).take());
     armer_.emplace(probes_, control::ArmOptions{.tier = plan::Tier::automatic, .flows = &flows_, .area = &*area_});
     service_.emplace(*area_, *armer_, probes_, &*agent_, std::map<pid_t, Addr>{{liar_.pid, Addr{kBlock}}}, nullptr,
-                     earlier_, true);
+                     earlier_, true,
+                     std::make_unique<control::Heartbeat>(area_->header().tool_heartbeat, &area_->header().tool_life));
   }
   ~World() {
     service_.reset();
