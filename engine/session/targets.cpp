@@ -236,7 +236,7 @@ void Targets::let_go_of_all(bool waits_at_end) {
   for (int looks = 0; found_new && looks < kMostLooks; ++looks) {
     found_new = false;
     auto pids = control::processes_mapping(*area, earlier_);
-    std::ranges::stable_partition(pids, std::not_fn(target::has_thread_that_cannot_stop));
+    std::stable_partition(pids.begin(), pids.end(), std::not_fn(target::has_thread_that_cannot_stop));
     for (const pid_t pid : pids) {
       if (seen.count(pid) != 0 || target::borrows_memory(pid)) continue;  // restored together with its parent
       seen.insert(pid);
