@@ -68,7 +68,7 @@ SelfSession::~SelfSession() {
 
 Status SelfSession::start(const Options& options) {
   const Status met = meet(options);
-  const Status begun = met ? await_admission() : met;
+  Status begun = met ? await_admission() : met;
   if (begun) thread_->watch(socket_.get(), [this] { receive(); });
   if (!begun) let_go();
   return begun;
