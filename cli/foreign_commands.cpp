@@ -148,7 +148,7 @@ void CommandReader::add_probe(const std::string& text) {
 // Of uftrace's -P and of Frida's -i: "." is every function.
 void CommandReader::add_expression(const std::string& expression) {
   if (expression.find_first_of("^$.") == std::string::npos) return add_probe(expression);
-  add_place(expression == "." ? "*" : glob_of(expression.starts_with('^') ? expression : "^" + expression));
+  add_place(expression == "." ? "*" : glob_from_start(expression));
 }
 
 // gdb's -ex: what sets a breakpoint, or asks for functions; the others have no likeness here.

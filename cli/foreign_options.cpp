@@ -210,7 +210,7 @@ std::string place_of_uftrace(std::string_view text) {
   }
   std::string name(text.substr(0, at));
   if (name.starts_with('^') || name.find(".*") != std::string::npos)  // its patterns are regular expressions
-    name = glob_of(name.starts_with('^') ? name : "^" + name);
+    name = glob_from_start(name);
   return (fetches.find("$retval") == std::string::npos ? name : spec::at_return(name)) + fetches;
 }
 

@@ -345,8 +345,7 @@ std::optional<Meant> meaning_of_unknown(std::string_view text) {
   const bool is_expression = text.starts_with('^') || text.find(".*") != std::string_view::npos;
   if (is_one && is_expression) {
     if (text.size() > 1 && text.starts_with('/') && text.ends_with('/')) text = text.substr(1, text.size() - 2);
-    const bool has_start = text.starts_with('^');
-    return place(glob_of(has_start ? std::string(text) : "^" + std::string(text)));
+    return place(glob_from_start(text));
   }
   if (auto meant = of_looks_of_gdb(text)) return meant;
   if (text == "begin" || text == "end")

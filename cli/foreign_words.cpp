@@ -113,6 +113,10 @@ std::string glob_of(std::string_view expression) {
   return (from_start ? "" : "*") + glob + (to_end || glob.ends_with('*') ? "" : "*");
 }
 
+std::string glob_from_start(std::string_view expression) {
+  return glob_of(expression.starts_with('^') ? std::string(expression) : "^" + std::string(expression));
+}
+
 bool is_decimal_number(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), is_decimal);
 }

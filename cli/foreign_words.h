@@ -39,5 +39,7 @@ std::string records_of(std::string_view rest);
 
 // "gr*" of the regular expression "^gr", "*gr*" of "gr".
 std::string glob_of(std::string_view expression);
+// The same of an expression that means whole names from their beginning on: "gr*" also of "gr".
+std::string glob_from_start(std::string_view expression);
 
 }  // namespace uprobe::cli

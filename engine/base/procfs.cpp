@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <climits>
+#include <cstdlib>
 #include <utility>
 
 #include "engine/base/fd.h"
@@ -60,6 +61,10 @@ long number(std::string_view status, std::string_view name) {
   long value = 0;
   if (const auto text = field(status, name)) std::from_chars(text->data(), text->data() + text->size(), value);
   return value;
+}
+
+std::uint64_t capabilities(std::string_view status, std::string_view name) {
+  return std::strtoull(std::string(field(status, name).value_or("")).c_str(), nullptr, 16);
 }
 
 std::optional<pid_t> tracer_of(pid_t pid) {

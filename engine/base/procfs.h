@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,6 +40,9 @@ std::string called(pid_t pid);
 std::optional<std::string_view> field(std::string_view status, std::string_view name);
 // The decimal number that the value begins with; 0 where there is no such line.
 long number(std::string_view status, std::string_view name);
+
+// The set of capabilities in such a line (CapEff, CapPrm), a bit for each; 0 where there is none.
+std::uint64_t capabilities(std::string_view status, std::string_view name);
 
 // The tracer of a process's first thread. 0: it has none; nothing: the process cannot be read, and may have one.
 std::optional<pid_t> tracer_of(pid_t pid);

@@ -19,6 +19,7 @@
 #include "engine/base/procfs.h"
 #include "engine/doctor/doctor.h"
 #include "engine/resolve/programs.h"
+#include "engine/target/attachable.h"
 
 namespace uprobe {
 namespace {
@@ -31,8 +32,7 @@ std::string status_of_tool() {
 }
 
 bool has_capability(const std::string& status, unsigned number) {
-  const auto set = procfs::field(status, "CapEff");
-  return set && (std::strtoull(std::string(*set).c_str(), nullptr, 16) >> number & 1) != 0;
+  return (procfs::capabilities(status, "CapEff") >> number & 1) != 0;
 }
 
 // A small file's first word; nothing: it cannot be read.
@@ -64,10 +64,11 @@ int try_tracing_a_child() {
 
 Finding starting(int error) {
   if (error == 0) return {Verdict::good, "starting programs", "a child of the tool can be traced", ""};
-  return {
-      Verdict::bad, "starting programs", std::string("a child cannot be traced (ptrace: ") + std::strerror(error) + ")",
-      "use LD_PRELOAD=libuprobe.so UPROBE_PROBES='p:open libc:open64' PROGRAM, which needs no ptrace; or allow ptrace "
-      "(docker: --cap-add=SYS_PTRACE; Kubernetes: securityContext.capabilities.add: [SYS_PTRACE])"};
+  return {Verdict::bad, "starting programs",
+          std::string("a child cannot be traced (ptrace: ") + std::strerror(error) + ")",
+          "use LD_PRELOAD=libuprobe.so UPROBE_PROBES='p:open libc:open64' PROGRAM, which needs no ptrace; or allow "
+          "ptrace (" +
+              std::string(target::kAllowPtrace) + ")"};
 }
 
 // The first one maps all users to themselves (user_namespaces(7)).
@@ -160,8 +161,7 @@ Finding judge_attaching(const PtraceRules& rules) {
             "sudo sysctl kernel.yama.ptrace_scope=0, use sudo, or start the program under uprobe-run"};
   if (rules.is_root)
     return {Verdict::limited, subject,
-            "to processes with no more capabilities than the tool, which lacks CAP_SYS_PTRACE",
-            "docker: --cap-add=SYS_PTRACE; Kubernetes: securityContext.capabilities.add: [SYS_PTRACE]"};
+            "to processes with no more capabilities than the tool, which lacks CAP_SYS_PTRACE", target::kAllowPtrace};
   return {Verdict::good, subject, "to this user's own processes", ""};
 }
 

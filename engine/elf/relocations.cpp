@@ -105,31 +105,24 @@ class Gather {
   std::set<std::uint64_t> places_;  // of words with a place in a module's data
 };
 
+// With a libelf handle of its own, so that it may be called from several threads.
+template <class Item>
+std::vector<Item> gathered(const ElfFile& file, Wanted wanted, std::vector<Item> (Gather::*take)()) {
+  const Result<Image> image = Image::parse(BytesView(file.bytes()));
+  if (!image) return {};
+  Gather gather(*image, wanted);
+  gather.add_all();
+  return (gather.*take)();
+}
+
 }  // namespace
 
-std::vector<Relocation> relocations_of(const ElfFile& file) {
-  // With a libelf handle of its own, so that it may be called from several threads.
-  const Result<Image> image = Image::parse(BytesView(file.bytes()));
-  if (!image) return {};
-  Gather gather(*image, Wanted::choices);
-  gather.add_all();
-  return gather.take();
-}
+std::vector<Relocation> relocations_of(const ElfFile& file) { return gathered(file, Wanted::choices, &Gather::take); }
 
-std::vector<Relocation> own_symbols_of(const ElfFile& file) {
-  const Result<Image> image = Image::parse(BytesView(file.bytes()));
-  if (!image) return {};
-  Gather gather(*image, Wanted::symbols);
-  gather.add_all();
-  return gather.take();
-}
+std::vector<Relocation> own_symbols_of(const ElfFile& file) { return gathered(file, Wanted::symbols, &Gather::take); }
 
 std::vector<ThreadWord> thread_words_of(const ElfFile& file) {
-  const Result<Image> image = Image::parse(BytesView(file.bytes()));
-  if (!image) return {};
-  Gather gather(*image, Wanted::threads);
-  gather.add_all();
-  return gather.take_thread_words();
+  return gathered(file, Wanted::threads, &Gather::take_thread_words);
 }
 
 // An even entry is the address of a word; each bit of an odd one but the lowest stands for one of the 63 words after those that

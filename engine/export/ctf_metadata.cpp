@@ -65,8 +65,7 @@ std::string fields_of(const CtfEvent& event, bool lacks_entry) {
   if (event.layout.style == program::Style::function) text += line("string", names.take("__caller"));
   for (const program::Field& field : event.fields()) {
     const std::string name = names.take(field.name);
-    if (CtfEvent::is_in(field, lacks_entry))
-      text += line(type_of(field), name, field.is_text || field.is_wide ? 0 : field.count);
+    if (CtfEvent::is_in(field, lacks_entry)) text += line(type_of(field), name, field.is_list() ? field.count : 0);
   }
   return text;
 }

@@ -66,12 +66,11 @@ void Heartbeat::live() {
 }
 
 void Heartbeat::beat() {
-  __atomic_fetch_add(&word_, 1, __ATOMIC_RELAXED);
+  const auto tick = [this] { __atomic_fetch_add(&word_, 1, __ATOMIC_RELAXED); };
+  tick();
   begun_.count_down();
   std::unique_lock lock(lock_);
-  do {
-    __atomic_fetch_add(&word_, 1, __ATOMIC_RELAXED);
-  } while (!ends_.wait_for(lock, std::chrono::milliseconds(50), [this] { return stop_; }));
+  while (!ends_.wait_for(lock, std::chrono::milliseconds(50), [this] { return stop_; })) tick();
 }
 
 }  // namespace uprobe::control

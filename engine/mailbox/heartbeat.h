@@ -13,8 +13,9 @@ namespace uprobe::control {
 
 class Heartbeat {
  public:
-  // Returns after the words say that the tool lives. They must outlive the heartbeat. `life` (AreaHeader::tool_life) gets the number of the thread, and shared::kLifeEnded if the
-  // process dies before the heartbeat ends; 0 where the kernel cannot do that, and when the heartbeat has ended.
+  // Returns after the words say that the tool lives. They must outlive the heartbeat. `life` (AreaHeader::tool_life) gets the number of
+  // the thread, and shared::kLifeEnded if the process dies before the heartbeat ends; 0 where the kernel cannot do that, and when the
+  // heartbeat has ended.
   explicit Heartbeat(std::uint32_t& word, std::uint32_t* life = nullptr);
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;

@@ -49,7 +49,7 @@ class Fields {
       : record_(record), symbols_(symbols), marks_(marks), out_(out) {}
 
   void add(const program::Field& field, Values& values) {
-    if (field.count == 0 || field.is_text || field.is_wide) return add(field, values.at(field));
+    if (!field.is_list()) return add(field, values.at(field));
     for (std::uint32_t i = 0; i < field.count; ++i) {
       out_.add(i == 0 ? "[" : ",");
       add(field, values.at(field, i));

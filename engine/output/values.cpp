@@ -94,9 +94,7 @@ std::span<const program::Field> KnownEvent::fields() const {
   return layout.style == program::Style::function && !all.empty() ? all.subspan(1) : all;
 }
 
-std::uint32_t elements_of(const program::Field& field) {
-  return field.is_text || field.is_wide ? 1 : std::max<std::uint32_t>(field.count, 1);
-}
+std::uint32_t elements_of(const program::Field& field) { return field.is_list() ? field.count : 1; }
 
 Values::Values(const KnownEvent& event, const trace::EventRecord& record, const Options& options,
                std::vector<std::uint8_t>& padded)
@@ -203,8 +201,7 @@ void add_text(Buffer& out, std::string_view text, const Options& options) {
 
 void add_field(Buffer& out, const program::Field& field, Values& values, const trace::EventRecord& record,
                const Options& options, bool has_quotes) {
-  if (field.count == 0 || field.is_text || field.is_wide)
-    return add_element(out, values.at(field), record, options, has_quotes);
+  if (!field.is_list()) return add_element(out, values.at(field), record, options, has_quotes);
   for (std::uint32_t i = 0; i < field.count; ++i) {
     out.add(i == 0 ? "{" : ",");
     add_element(out, values.at(field, i), record, options, has_quotes);

@@ -30,6 +30,9 @@ struct Field {
   bool is_wide = false;      // two elements, the lower one first, that are one number of 16 bytes
   std::string declared;      // of a function event: the type as it was written; else empty
   bool of_entry = false;     // missing in records that lack something: an entry record, a thread's data
+
+  // Whether its elements are values of their own.
+  bool is_list() const { return count != 0 && !is_text && !is_wide; }
 };
 
 struct EventLayout {

@@ -23,11 +23,6 @@ enum class Stage { outside, begun, loaded, stored };
 
 bool is_element_size(unsigned size) { return size == 1 || size == 2 || size == 4 || size == 8; }
 
-bool is_whole_wide(const Field& field) {
-  return field.size == 8 && field.count == 2 && !field.is_text &&
-         (field.kind == Kind::unsigned_decimal || field.kind == Kind::signed_decimal || field.kind == Kind::hex);
-}
-
 class Verifier {
  public:
   explicit Verifier(const EventProgram& program)
@@ -90,7 +85,8 @@ Status Verifier::check_layout() {
   for (const Field& field : layout.fields) {
     if (!is_element_size(field.size) || field.count > kMaxElements) return damaged("a field's size is impossible");
     if (field.kind == Kind::string && field.size != kLocatorBytes) return damaged("a string's field is no locator");
-    if (field.is_wide && !is_whole_wide(field)) return damaged("a wide field is no pair of numbers");
+    if (field.is_wide && (field.is_text || !spec::can_be_wide(field.kind, field.size, field.count)))
+      return damaged("a wide field is no pair of numbers");
     if (field.offset != end) return damaged("the fields are not packed");
     end += std::uint64_t{field.size} * (field.count == 0 ? 1 : field.count);
   }

@@ -47,8 +47,7 @@ std::optional<program::Field> field_of(Parser& parser) {
   field.kind = static_cast<Kind>(kind), field.size = static_cast<std::uint8_t>(size);
   if (!has_good_size(field) || field.count > program::kMaxElements || (field.is_text && field.size != 1))
     return std::nullopt;
-  const bool is_pair = field.size == 8 && field.count == 2 && field.kind <= Kind::hex;
-  if (form > kIsWide || (field.is_wide && !is_pair)) return std::nullopt;
+  if (form > kIsWide || (field.is_wide && !spec::can_be_wide(field.kind, field.size, field.count))) return std::nullopt;
   if (field.offset > shared::kMostPayload || field.name.size() > kMostText) return std::nullopt;
   return field;
 }

@@ -62,8 +62,8 @@ bool makes_sense(const Argument& argument) {
   const bool fits = argument.bit_width + argument.bit_offset <= 8 * argument.size;
   if (!is_size || !fits || argument.count > spec::kMaxArray) return false;
   if (argument.sink != spec::Sink::value && argument.sink != spec::Sink::memory) return false;
-  const bool is_pair = argument.size == kWidest && argument.count == 2 && argument.kind <= spec::Kind::hex;
-  if ((argument.is_wide || argument.upper) && !is_pair) return false;
+  const bool is_whole = !argument.is_wide && !argument.upper;
+  if (!is_whole && !spec::can_be_wide(argument.kind, argument.size, argument.count)) return false;
   return are_of_variable(argument.steps) && (!argument.upper || are_of_variable(argument.upper->steps));
 }
 

@@ -98,13 +98,11 @@ void DomainGuard::has_come(pid_t pid) {
   watch_.forget(pid);
 }
 
-void DomainGuard::look_at(pid_t pid) { settle(pid); }
-
 // A process that does not stop takes some tenths of a second. Those that have not been tried come first, and there is a next look soon.
 void DomainGuard::look_at_all() {
   const auto until = Clock::now() + kLookPace;
   for (const pid_t pid : find_strays()) {
-    settle(pid);
+    look_at(pid);
     if (Clock::now() >= until) break;
   }
 }
@@ -125,7 +123,7 @@ std::vector<pid_t> DomainGuard::find_strays() {
 }
 
 // Its credentials are read here: what was read before another thread has moved it may be wrong by now.
-void DomainGuard::settle(pid_t pid) {
+void DomainGuard::look_at(pid_t pid) {
   std::unique_lock lock(lock_);
   moved_.wait(lock, [&] { return !moving_.contains(pid); });
   const auto stray = watch_.look_at(pid);

@@ -48,7 +48,6 @@ class DomainGuard {
   bool rests(std::chrono::milliseconds pace);
   void look_at_all();
   std::vector<pid_t> find_strays();
-  void settle(pid_t pid);
   void note(pid_t pid, const std::optional<MoveFailure>& failure);
   std::optional<MoveFailure> move(pid_t pid, std::optional<std::size_t> part);
   void fail(pid_t pid, const Error& error);

@@ -18,6 +18,12 @@ namespace uprobe::spec {
 // floating 1.5.
 enum class Kind : std::uint8_t { unsigned_decimal, signed_decimal, hex, character, string, symbol, floating };
 
+// Whether so many elements of that kind and size can be one number of 16 bytes.
+constexpr bool can_be_wide(Kind kind, unsigned size, unsigned count) {
+  return size == 8 && count == 2 &&
+         (kind == Kind::unsigned_decimal || kind == Kind::signed_decimal || kind == Kind::hex);
+}
+
 // How a record prints.
 enum class Style : std::uint8_t {
   event,         // (0xIP) a=0x1, as uprobe events do

@@ -170,23 +170,20 @@ bool may_lend_memory(pid_t pid, pid_t tid) {
 
 namespace {
 
-constexpr char kAllowPtrace[] =
-    "allow it (docker: --cap-add=SYS_PTRACE; Kubernetes: securityContext.capabilities.add: [SYS_PTRACE])";
-
-std::uint64_t capabilities(const Result<std::string>& status, const char* set) {
-  return status ? std::strtoull(value_of(*status, set).c_str(), nullptr, 16) : 0;
+std::uint64_t capabilities(pid_t pid, std::string_view set) {
+  const auto status = procfs::read(pid, "status");
+  return status ? procfs::capabilities(*status, set) : 0;
 }
 
 // Without the capability a process may trace those of its own user that have no more capabilities than it has itself (ptrace(2)).
 Error without_capability(pid_t pid, uid_t owner) {
-  const std::string allow = kAllowPtrace;
+  const std::string allow = "allow it (" + std::string(kAllowPtrace) + ")";
   if (owner != ::geteuid()) {
     const std::string user = std::to_string(owner);
     return refused(pid, "belongs to user " + user + ", and uprobe-run has no CAP_SYS_PTRACE",
                    "run uprobe-run as that user (docker exec -u " + user + "), or " + allow);
   }
-  const std::uint64_t own = capabilities(procfs::read(::getpid(), "status"), "CapPrm");
-  if ((capabilities(procfs::read(pid, "status"), "CapPrm") & ~own) != 0)
+  if ((capabilities(pid, "CapPrm") & ~capabilities(::getpid(), "CapPrm")) != 0)
     return refused(pid, "has more capabilities than uprobe-run, which has no CAP_SYS_PTRACE",
                    "run uprobe-run with the same capabilities, or " + allow);
   return refused(pid, "may not be traced: a seccomp filter or a security module forbids ptrace, or its user namespace",
@@ -195,7 +192,7 @@ Error without_capability(pid_t pid, uid_t owner) {
 
 bool may_trace_all() {
   constexpr unsigned kSysPtrace = 19;  // linux/capability.h
-  return (capabilities(procfs::read(::getpid(), "status"), "CapEff") >> kSysPtrace & 1) != 0;
+  return (capabilities(::getpid(), "CapEff") >> kSysPtrace & 1) != 0;
 }
 
 }  // namespace

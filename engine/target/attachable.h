@@ -24,6 +24,10 @@ Status check_lending(pid_t pid);
 // Whether a child of the thread runs in the memory of the process now; true if that is unknown. Waits for nothing.
 bool may_lend_memory(pid_t pid, pid_t tid);
 
+// How a container comes to be allowed to trace, for advice.
+inline constexpr char kAllowPtrace[] =
+    "docker: --cap-add=SYS_PTRACE; Kubernetes: securityContext.capabilities.add: [SYS_PTRACE]";
+
 // Why ptrace said no to that process.
 Error explain_refusal(pid_t pid, int error);
 

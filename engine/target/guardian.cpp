@@ -3,8 +3,8 @@
 // a stop of the tool's process group does not stop the guardian. It looks at the tool a few times a second, and at other processes
 // only when the tool is stopped. What it goes by is the kernel's word, and nothing that the tool would have to keep up to date.
 //
-// A process that stops the guardian as well (`pkill -STOP uprobe`) stops it for a moment: a timer of its own sends it SIGCONT, which the kernel
-// obeys as it sends it (kernel/signal.c, prepare_signal).
+// A process that stops the guardian as well (`pkill -STOP uprobe`) stops it for a moment: a timer of its own sends it SIGCONT, which the
+// kernel obeys as it sends it (kernel/signal.c, prepare_signal).
 #include "engine/target/guardian.h"
 
 #include <poll.h>

@@ -27,10 +27,11 @@
 //
 // What a callback may do: what the probed function might do at that place. If that is one of the allocator, it must not allocate, and
 // the same holds for functions that are called under locks which the callback wants itself. An exception that leaves it comes to the
-// caller as if the function had thrown it (where the compiler has seen that it never throws, the program ends), and the end of the thread (pthread_exit, a cancellation) passes it in the same way. A
-// thread that leaves it by longjmp counts as one inside until it calls a probed function again on that stack: the end of the session
-// waits for it for ten seconds. It must not stop or destroy the session, nor go on in another thread. It runs in several threads at a
-// time if the function does. A failed EXPECT_ of GoogleTest is an ordinary failure.
+// caller as if the function had thrown it (where the compiler has seen that it never throws, the program ends), and the end of the
+// thread (pthread_exit, a cancellation) passes it in the same way. A thread that leaves it by longjmp counts as one inside until it
+// calls a probed function again on that stack: the end of the session waits for it for ten seconds. It must not stop or destroy the
+// session, nor go on in another thread. It runs in several threads at a time if the function does. A failed EXPECT_ of GoogleTest is an
+// ordinary failure.
 //
 // What is refused when the session begins: places that are not the first instruction of a function, or, for a return, functions whose
 // returns are not all known; a second callback at a place; functions of the dynamic loader, which the callback itself needs; sessions
