@@ -79,7 +79,8 @@ std::string type_help(std::string_view type) {
   if (small == "symbol" || small == "symstr") return "uprobe events have no symbols; x64 shows the address";
   const std::string near = nearest(small, kTypes);
   if (!near.empty()) return did_you_mean(near);
-  return "types are u8..u64 s8..s64 x8..x64 char string ustring, bW@O/C, and TYPE[N]; not strict also symbol f32 f64";
+  return "types are u8..u64 s8..s64 x8..x64 char string ustring, bW@O/C, and TYPE[N]; not strict also symbol f32 f64 "
+         "u128 s128 x128";
 }
 
 std::string definition_help(std::string_view word) {

@@ -323,6 +323,8 @@ TEST(Help, GuessesAtTypes) {
   EXPECT_EQ(help("p /b/x:f +0(%di):strng"), "did you mean 'string'?");
   EXPECT_EQ(help("p /b/x:f +0(%di):str"), "did you mean 'string'?");
   EXPECT_EQ(help("p /b/x:f +0(%di):String"), "did you mean 'string'?");
+  for (const char* type : {"symbol", "f32", "f64", "u128", "s128", "x128"})
+    EXPECT_NE(help("p /b/x:f +0(%di):quaternion").find(type), std::string::npos) << type;
   EXPECT_EQ(help("p /b/x:f %di:int"), "did you mean 's32'?");
   EXPECT_EQ(help("p /b/x:f %di:U64"), "did you mean 'u64'?");
   EXPECT_EQ(help("p /b/x:f %di:size_t"), "did you mean 'u64'?");
