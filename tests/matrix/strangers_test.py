@@ -102,7 +102,7 @@ class Strangers(harness.TestCase):
             plain, preloaded = self.same_under_both(*words, said="started for a debugger")
             self.assertIn(b"exited with code 07", plain.stdout)
             self.assertIn(b"a debugger traces this program; the program runs unprobed", preloaded.stderr)
-        attach = """sleep 15 & sleeper=$!
+        attach = """sleep 100 & sleeper=$!
 until grep -q -e '^230 ' -e '^35 ' /proc/$sleeper/syscall; do :; done  # clock_nanosleep, nanosleep: it is past its beginning
 "$@" -p $sleeper -ex 'print 6*7' -ex 'call (int)raise(10)' -ex detach 2>&1 | grep -c -e '= 42' -e SIGUSR1
 wait $sleeper; echo $?"""
