@@ -62,23 +62,37 @@ std::optional<std::pair<std::uint64_t, std::uint64_t>> frame_top(const DebugInfo
   return register_and_distance(ops[0]);
 }
 
+Error unknown_frame() { return not_understood("is in a frame whose place is not known here"); }
+
+// The stack pointer before the call.
+Result<Location> call_frame(const DebugInfo::Handles& handles, std::uint64_t address) {
+  const auto top = frame_top(handles, address);
+  return top ? memory_at(top->first, top->second) : unknown_frame();
+}
+
+// Go writes a frame base as a block, which libdw takes for no expression; up to 127 bytes the two have the same form.
+void take_block_for_expression(Dwarf_Attribute& attribute) {
+  Dwarf_Block block{};
+  if (attribute.form == DW_FORM_block1 && dwarf_formblock(&attribute, &block) == 0 && block.length < 128)
+    attribute.form = DW_FORM_exprloc;
+}
+
 // The compiler's frame base: the CFA, or a register that holds it only from the prologue to the epilogue.
 Result<Location> frame_base(const DebugInfo::Handles& handles, const Scopes& scopes, std::uint64_t address) {
-  const Error unknown = not_understood("is in a frame whose place is not known here");
   auto function = function_of(scopes);
   Dwarf_Attribute attribute;
   Dwarf_Op* ops = nullptr;
   std::size_t count = 0;
-  if (!function || dwarf_attr_integrate(&*function, DW_AT_frame_base, &attribute) == nullptr ||
-      dwarf_getlocation_addr(&attribute, address, &ops, &count, 1) != 1 || count != 1)
-    return unknown;
+  if (!function || dwarf_attr_integrate(&*function, DW_AT_frame_base, &attribute) == nullptr) return unknown_frame();
+  take_block_for_expression(attribute);
+  if (dwarf_getlocation_addr(&attribute, address, &ops, &count, 1) != 1 || count != 1) return unknown_frame();
+  if (ops[0].atom == DW_OP_call_frame_cfa) return call_frame(handles, address);
   const auto top = frame_top(handles, address);
-  if (ops[0].atom == DW_OP_call_frame_cfa) return top ? memory_at(top->first, top->second) : unknown;
   if (is_everywhere(attribute) && (!top || top != frame_top(handles, end_of_prologue(handles, *function))))
-    return unknown;
+    return unknown_frame();
   if (ops[0].atom >= DW_OP_reg0 && ops[0].atom <= DW_OP_reg31) return memory_at(ops[0].atom - DW_OP_reg0, 0);
   const auto known = register_and_distance(ops[0]);
-  return known ? memory_at(known->first, known->second) : unknown;
+  return known ? memory_at(known->first, known->second) : unknown_frame();
 }
 
 std::optional<std::uint64_t> constant_of(const Dwarf_Op& op) {
@@ -172,6 +186,8 @@ Result<Location> source_of(const Place& place, const Dwarf_Op& op) {
   if (const auto known = register_and_distance(op)) return memory_at(known->first, known->second);
   if (const auto known = address_of(place, op))
     return Location{.steps = {{.kind = StepKind::file_offset, .value = *known}}, .in_memory = true};
+  if (op.atom == DW_OP_call_frame_cfa)
+    return call_frame(place.handles, place.address);  // Go's first argument on the stack
   if (op.atom != DW_OP_fbreg) return not_understood("has a location that cannot be followed");
   auto frame = frame_base(place.handles, place.scopes, place.address);
   if (!frame) return frame;

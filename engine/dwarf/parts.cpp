@@ -115,6 +115,12 @@ bool read_distance(Dwarf_Attribute& attribute, Dwarf_Word& distance) {
   return expression[0].atom == DW_OP_plus_uconst;
 }
 
+bool is_struct_of_go(Type type, std::string_view name) {
+  if (type.tag != DW_TAG_structure_type || language_of(type.die) != DW_LANG_Go) return false;
+  const char* own = dwarf_diename(&type.die);
+  return own != nullptr && own == name;
+}
+
 }  // namespace
 
 std::optional<Dwarf_Word> distance_of(Dwarf_Die part) {
@@ -136,10 +142,12 @@ std::optional<Dwarf_Word> first_bit(Dwarf_Die member, Dwarf_Word width, std::uin
 
 std::uint64_t go_kind_of(Type type) {
   if (type.tag == 0 || language_of(type.die) != DW_LANG_Go) return 0;
-  const char* name = dwarf_diename(&type.die);  // all interfaces with methods are this struct
-  if (name != nullptr && std::string_view(name) == "runtime.iface") return kGoInterface;
   return number_in(type.die, kKindOfGo).value_or(0);
 }
+
+bool has_named_table(Type type) { return is_struct_of_go(type, "runtime.iface"); }
+
+bool is_any_of_go(Type type) { return is_struct_of_go(type, "runtime.eface"); }
 
 std::optional<Type> element_of_slice(Type slice) {
   const auto array = member_of({slice, 0}, "array");

@@ -126,8 +126,7 @@ std::string first_elements(Type element) {
 std::string help_for(Type aggregate) {
   const std::string members = members_of(aggregate);
   const auto kind = go_kind_of(aggregate);
-  if (kind == kGoInterface)
-    return ".tab is 0 where it holds nothing (an error: there is none), .data is the address of what it holds";
+  if (is_any_of_go(aggregate)) return "._type is 0 where it holds nothing, .data is the address of what it holds";
   if (const auto element = kind == kGoSlice ? element_of_slice(aggregate) : std::nullopt) {
     const std::string some = first_elements(*element);
     return ".len is how many elements it has, .array[0] the first" +
@@ -224,7 +223,10 @@ Status set_type(Type type, Location& location, Argument& argument) {
     case DW_TAG_structure_type:
     case DW_TAG_class_type:
     case DW_TAG_union_type:
-      return unfit("is a struct or union", help_for(type));
+      if (!has_named_table(type)) return unfit("is a struct or union", help_for(type));
+      argument.kind = Kind::symbol;
+      argument.size = sizeof(std::uint64_t);
+      return ok();
     case DW_TAG_array_type:
       return set_array(type, location, argument);
     default:

@@ -64,8 +64,12 @@ std::optional<Dwarf_Word> distance_of(Dwarf_Die part);
 std::optional<Dwarf_Word> first_bit(Dwarf_Die member, Dwarf_Word width, std::uint64_t bytes);
 
 // reflect.Kind of a type of Go, named or not; 0: it is of another language.
-inline constexpr std::uint64_t kGoInterface = 20, kGoSlice = 23, kGoString = 24;
+inline constexpr std::uint64_t kGoSlice = 23, kGoString = 24;
 std::uint64_t go_kind_of(Type type);
+// An interface of Go: one with methods (an error) begins with the address of a table that the compiler has named, `any` with that of a
+// description that has no symbol.
+bool has_named_table(Type type);
+bool is_any_of_go(Type type);
 std::optional<Type> element_of_slice(Type slice);
 
 // Where a text has its characters and their number, each in eight bytes: Go's string, Rust's &str and String, C++'s std::string and

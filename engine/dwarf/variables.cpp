@@ -456,8 +456,9 @@ Status Walker::take_value(Argument& argument) {
   const bool wants_halves = !argument.has_type || (argument.size == sizeof(std::uint64_t) && argument.count == 2);
   if (is_wide_number(type_) && wants_halves) RETURN_IF_ERROR(take_halves(argument));
   const bool is_number = argument.has_type && argument.count == 0 && argument.kind != Kind::string;
-  const std::uint64_t bytes = size_of(type_);
-  const bool is_whole = is_aggregate(type_.tag) && !argument.has_type;  // set_type() says what to do
+  const bool is_table = !argument.has_type && has_named_table(type_);
+  const std::uint64_t bytes = is_table ? sizeof(std::uint64_t) : size_of(type_);
+  const bool is_whole = is_aggregate(type_.tag) && !argument.has_type && !is_table;  // set_type() says what to do
   Status typed = is_whole || argument.upper
                      ? ok()
                      : settle(location_, is_number ? std::min<std::uint64_t>(argument.size, bytes) : bytes);

@@ -52,6 +52,12 @@ bool can_be_code(const RawSymbol& raw) {
   return raw.type == STT_GNU_IFUNC || raw.type == STT_FUNC || raw.type == STT_NOTYPE;
 }
 
+bool is_code(const RawSymbol& raw, const Image& image) {
+  return can_be_code(raw) && image.executable_at(raw.address) != nullptr;
+}
+
+bool is_data(const RawSymbol& raw, const Image&) { return raw.type == STT_OBJECT && raw.size != 0; }
+
 Symbol make_symbol(const RawSymbol& raw, const Image& image) {
   return Symbol{.name = std::string(raw.name),
                 .version = std::string(raw.version),
@@ -59,7 +65,7 @@ Symbol make_symbol(const RawSymbol& raw, const Image& image) {
                 .address = raw.address,
                 .size = raw.size,
                 .binding = raw.binding,
-                .is_function = can_be_code(raw) && image.executable_at(raw.address) != nullptr,
+                .is_function = is_code(raw, image),
                 .is_label = raw.type == STT_NOTYPE,
                 .is_ifunc = raw.type == STT_GNU_IFUNC,
                 .dynamic = raw.dynamic,
@@ -120,6 +126,8 @@ struct ElfFile::Data {
 
   std::once_flag functions_once;
   std::vector<Symbol> functions;
+  std::once_flag data_once;
+  std::vector<Symbol> data;
   std::once_flag debug_once;
   std::unique_ptr<const DebugNames> debug;
   std::once_flag names_once;
@@ -145,6 +153,7 @@ struct ElfFile::Data {
 
   static Result<ElfFile> make(std::string path, Identity identity, Result<FileBytes> bytes, NamedBy whom);
   std::vector<Symbol> read_functions(const DebugNames* further) const;
+  std::vector<Symbol> read_symbols(bool (*is_wanted)(const RawSymbol&, const Image&), const DebugNames* further) const;
   std::span<const Symbol> named() const { return more_functions.empty() ? functions : more_functions; }
   void gather_ranges();
   void add_initialisers(std::vector<std::uint64_t>& starts) const;
@@ -165,14 +174,14 @@ Result<ElfFile> ElfFile::Data::make(std::string path, Identity identity, Result<
 }
 
 // Sorted as views: each name is copied once, into its final place.
-std::vector<Symbol> ElfFile::Data::read_functions(const DebugNames* further) const {
+std::vector<Symbol> ElfFile::Data::read_symbols(bool (*is_wanted)(const RawSymbol&, const Image&),
+                                                const DebugNames* further) const {
   std::vector<RawSymbol> found;
   const std::size_t most = whom == NamedBy::user ? kMaxFunctions : kMostFunctionsOfTarget;
   std::uint64_t name_bytes = 0;
   const auto take = [&](const RawSymbol& raw) {
     name_bytes += raw.name.size();
-    if (found.size() >= most || !can_be_code(raw) || image.executable_at(raw.address) == nullptr) return;
-    found.push_back(raw);
+    if (found.size() < most && is_wanted(raw, image)) found.push_back(raw);
   };
   tables.for_each(take);
   if (further != nullptr)
@@ -187,6 +196,10 @@ std::vector<Symbol> ElfFile::Data::read_functions(const DebugNames* further) con
   symbols.reserve(found.size());
   for (const RawSymbol& raw : found) symbols.push_back(make_symbol(raw, image));
   return symbols;
+}
+
+std::vector<Symbol> ElfFile::Data::read_functions(const DebugNames* further) const {
+  return read_symbols(is_code, further);
 }
 
 // Of ranges with one begin the symbol's is kept, or else the first FDE's.
@@ -267,6 +280,11 @@ bool ElfFile::is_executable_offset(std::uint64_t offset) const { return data_->i
 std::span<const Symbol> ElfFile::functions() const {
   std::call_once(data_->functions_once, [this] { data_->functions = data_->read_functions(nullptr); });
   return data_->functions;
+}
+
+std::span<const Symbol> ElfFile::data_symbols() const {
+  std::call_once(data_->data_once, [this] { data_->data = data_->read_symbols(is_data, nullptr); });
+  return data_->data;
 }
 
 // Bytes in memory have no place on disk beside which a debug file could lie.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The interface by which formats get the names of code addresses.
+// The interface by which formats get the names of addresses.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,10 @@
 
 namespace uprobe::format {
 
-// The function around an address: "name+distance/size".
+// As `distance`: the address stands for what the name says (a type of Go), so the name is shown alone.
+inline constexpr std::uint64_t kStandsAlone = ~std::uint64_t{0};
+
+// The function or data around an address: "name+distance/size".
 struct NamedAddress {
   std::string_view name;  // empty: not known
   std::uint64_t distance = 0, size = 0;

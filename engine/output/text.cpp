@@ -305,7 +305,9 @@ char* TextFormatter::put_symbol(char* at, std::uint64_t address, bool is_bare, c
   const NamedAddress found =
       options_.symbols == nullptr ? NamedAddress{} : options_.symbols->name_of(*payload.record, address);
   if (found.name.empty()) return put_hex(put(at, "0x"), address);
-  at = put_hex(put(put_text(at, found.name.substr(0, kSymbolName)), "+0x"), found.distance);
+  at = put_text(at, found.name.substr(0, kSymbolName));
+  if (found.distance == kStandsAlone) return at;
+  at = put_hex(put(at, "+0x"), found.distance);
   return is_bare ? put_hex(put(at, "/0x"), found.size) : at;
 }
 

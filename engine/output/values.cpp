@@ -190,6 +190,7 @@ void add_symbol(Buffer& out, Symbols* symbols, const trace::EventRecord& record,
   const NamedAddress found = symbols == nullptr ? NamedAddress{} : symbols->name_of(record, address);
   if (found.name.empty()) return add_number(out, {.kind = Value::Kind::hex, .number = address});
   out.add(found.name.substr(0, kMostSymbol));
+  if (found.distance == kStandsAlone) return;
   out.add("+");
   add_number(out, {.kind = Value::Kind::hex, .number = found.distance});
 }

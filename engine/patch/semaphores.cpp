@@ -60,7 +60,8 @@ std::size_t entry_for(const Block& block, std::uint64_t address) {
   return known != entries.size() ? known : find(0);
 }
 
-// A second entry for an address is the process's invention.
+// The semaphore first: where the tool is killed between the two writes the agent counts down once more, and never below 0; the other
+// way round it would stay up. A second entry for an address is the process's invention.
 Status leave_others(target::Target& target, Block& block, const std::vector<target::Mapping>& maps,
                     const std::vector<Addr>& wanted) {
   std::set<std::uint64_t> seen;
@@ -69,9 +70,9 @@ Status leave_others(target::Target& target, Block& block, const std::vector<targ
     if (entry.address == 0) continue;
     const bool is_first = seen.insert(entry.address).second;
     if (is_first && has(wanted, entry.address)) continue;
-    RETURN_IF_ERROR(block.set_semaphore(target, i, {}));
     const bool is_counted = is_first && entry.is_up != 0 && is_mapped(maps, entry.address);
     if (is_counted) RETURN_IF_ERROR(count(target, Addr{entry.address}, -1));
+    RETURN_IF_ERROR(block.set_semaphore(target, i, {}));
   }
   return ok();
 }

@@ -218,7 +218,7 @@ inline constexpr u32 kMappedObjects = 32;
 
 // A semaphore of a marker (USDT): a u16 in the program's data that it looks at before it makes the marker's arguments. The tool
 // counts it up while the session wants the marker, and down afterwards; the agent counts it down where the tool is gone. The entry
-// changes before the semaphore does when it goes up.
+// changes before the semaphore goes up, and after it has gone down.
 struct Semaphore {
   u64 address;  // 0: the entry is free
   u32 is_up;

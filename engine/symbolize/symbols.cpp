@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <string_view>
 #include <tuple>
 
@@ -36,19 +37,38 @@ bool is_better(const elf::Symbol& a, const elf::Symbol& b) {
   return rank(a) < rank(b);
 }
 
-// The nearest symbol at or before the address, if it covers it.
-const elf::Symbol* function_around(const elf::ElfFile& file, std::uint64_t address) {
-  const auto functions = file.named_functions();
-  auto at = std::upper_bound(functions.begin(), functions.end(), address,
+// The nearest of these at or before the address, if it covers it. They are sorted by address.
+const elf::Symbol* symbol_around(std::span<const elf::Symbol> symbols, std::uint64_t address) {
+  auto at = std::upper_bound(symbols.begin(), symbols.end(), address,
                              [](std::uint64_t a, const elf::Symbol& s) { return a < s.address; });
   const elf::Symbol* best = nullptr;
-  const std::uint64_t start = at == functions.begin() ? 0 : (at - 1)->address;
-  for (; at != functions.begin() && (at - 1)->address == start; --at) {
+  const std::uint64_t start = at == symbols.begin() ? 0 : (at - 1)->address;
+  for (; at != symbols.begin() && (at - 1)->address == start; --at) {
     const elf::Symbol& symbol = *(at - 1);
     const bool covers = address == start || address - start < symbol.size;
     if (covers && (best == nullptr || is_better(symbol, *best))) best = &symbol;
   }
   return best;
+}
+
+// The comma outside of all brackets: generic types have commas inside.
+std::size_t end_of_type(std::string_view types) {
+  int depth = 0;
+  for (std::size_t at = 0; at < types.size(); ++at) {
+    if (types[at] == ',' && depth == 0) return at;
+    if (types[at] == '[' || types[at] == '(' || types[at] == '{') ++depth;
+    if (types[at] == ']' || types[at] == ')' || types[at] == '}') --depth;
+  }
+  return types.size();
+}
+
+// Go's table of the methods that a type has for an interface, "go:itab.*os.PathError,error" ("go.itab." until 1.19): the type. Empty:
+// it is none.
+std::string_view type_of_go_table(std::string_view symbol) {
+  constexpr std::string_view kBegin = "go:itab.", kOldBegin = "go.itab.";
+  if (!symbol.starts_with(kBegin) && !symbol.starts_with(kOldBegin)) return {};
+  symbol.remove_prefix(kBegin.size());
+  return symbol.substr(0, end_of_type(symbol));
 }
 
 // A file may hold any bytes as its id.
@@ -125,7 +145,7 @@ std::optional<std::uint64_t> SessionSymbols::address_in_own(const plan::Site& si
 void SessionSymbols::look_up(const trace::EventRecord& record, const CodeMaps::Anchor& anchor, Known& known) {
   const plan::Site& site = sites_[record.type];
   if (const auto own = address_in_own(site, anchor, known.address)) return name_in(*site.file, *own, known);
-  if (site.is_ifunc) return;
+  if (site.is_ifunc || name_data_in_own(site, anchor, known)) return;
   const std::vector<CodeMapping> found = mapped_at(record, anchor, known.address);
   if (found.size() != 1) return;
   const File file = file_of(found[0]);
@@ -214,11 +234,25 @@ void SessionSymbols::make_room() {
 }
 
 void SessionSymbols::name_in(const elf::ElfFile& file, std::uint64_t link_address, Known& known) {
-  const elf::Symbol* symbol = function_around(file, link_address);
-  if (symbol == nullptr) return;
-  known.name = symbol->name;
-  known.distance = link_address - symbol->address;
-  known.size = symbol->size;
+  const elf::Symbol* symbol = symbol_around(file.named_functions(), link_address);
+  if (symbol != nullptr) set_name(*symbol, link_address, known);
+}
+
+// The file moves as a whole, and where its data is there is nothing else.
+bool SessionSymbols::name_data_in_own(const plan::Site& site, const CodeMaps::Anchor& anchor, Known& known) {
+  const std::uint64_t link_address = known.address - anchor.address + site.address;
+  const elf::Symbol* symbol = symbol_around(site.file->data_symbols(), link_address);
+  if (symbol == nullptr) return false;
+  set_name(*symbol, link_address, known);
+  const std::string_view type = known.distance == 0 ? type_of_go_table(symbol->name) : std::string_view();
+  if (!type.empty()) known.name = type, known.distance = format::kStandsAlone;
+  return true;
+}
+
+void SessionSymbols::set_name(const elf::Symbol& symbol, std::uint64_t link_address, Known& known) {
+  known.name = symbol.name;
+  known.distance = link_address - symbol.address;
+  known.size = symbol.size;
 }
 
 }  // namespace uprobe

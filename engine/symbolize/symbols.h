@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Names of code addresses in records, by the mappings of the process as they were noted while it lived, and by the symbols of
-// the mapped files. A doubtful address gets no name.
+// Names of addresses in records: of code, by the mappings of the process as they were noted while it lived and by the symbols of the
+// mapped files, and of data of the probe's own file. A doubtful address gets no name.
 #pragma once
 
 #include <array>
@@ -58,6 +58,9 @@ class SessionSymbols final : public format::Symbols {
   File file_of(const control::CodeMapping& mapping);
   void make_room();
   static void name_in(const elf::ElfFile& file, std::uint64_t link_address, Known& known);
+  // Whether data of the probe's own file has a name there.
+  static bool name_data_in_own(const plan::Site& site, const control::CodeMaps::Anchor& anchor, Known& known);
+  static void set_name(const elf::Symbol& symbol, std::uint64_t link_address, Known& known);
 
   control::CodeMaps& maps_;
   std::vector<plan::Site> sites_;

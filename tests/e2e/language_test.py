@@ -420,6 +420,11 @@ class Symbols(Language):
         self.assertRegex(lines[0], r"^e: \(0x[0-9a-f]+\) f=reader\+0x0 back=run\+0x[0-9a-f]+ no=0x5 "
                                    r"some=\{0x1,0x2,reader\+0x0\}$")
 
+    def test_addresses_as_data(self):
+        """Of the probed file; the stack is none."""
+        lines = self.trace("-p", "p:e vfs_read at=+40(%di):symbol stack=%di:symbol")
+        self.assertRegex(lines[0], r"^e: \(0x[0-9a-f]+\) at=operations\.\d+\+0x0 stack=0x[0-9a-f]+$")
+
     def test_in_children(self):
         """Each process by its own mappings; a short-lived one too."""
         zsh = harness.need("bash")

@@ -25,6 +25,12 @@ def is_free(pid):
     return "uprobe-session" not in read(f"/proc/{pid}/maps") and "TracerPid:\t0\n" in read(f"/proc/{pid}/status")
 
 
+def left_in(pid):
+    """What shows in a process that is not free."""
+    maps = [line for line in read(f"/proc/{pid}/maps").splitlines() if "uprobe" in line]
+    return maps, re.findall("(?:State|TracerPid):.*", read(f"/proc/{pid}/status"))
+
+
 class ManyCase(harness.TestCase):
     def setUp(self):
         super().setUp()
@@ -79,7 +85,7 @@ class ManyCase(harness.TestCase):
             session.send_signal(how)
         session.said += session.communicate(timeout=harness.TIMEOUT)[1]
         for process in self.processes:
-            self.assertTrue(is_free(process.pid))
+            self.assertTrue(is_free(process.pid), (session.said, left_in(process.pid)))
             out, _ = process.communicate(b"w", harness.TIMEOUT)
             self.assertEqual((out, process.returncode), (b"done\n", 0))
         return session.said

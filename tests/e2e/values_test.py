@@ -75,6 +75,26 @@ func sum(values []int, raw []byte, why error) int {
 func halves(small []float32) int { return len(small) }
 
 //go:noinline
+func holds(what any) bool { return what != nil }
+
+//go:noinline
+func fails(why error, also fmt.Stringer, n int) error { return why }
+
+//go:noinline
+func many(a, b, c, d, e, f, g, h, i, j int, k string) int {
+	if k == "other" {
+		return i
+	}
+	return a + j + len(k)
+}
+
+type Both[K, V any] struct{}
+
+func (b Both[K, V]) Error() string { return "both" }
+
+func (b Both[K, V]) String() string { return "b" }
+
+//go:noinline
 func several(n int) (int, string, error) {
 	if n == 0 {
 		return 7, "plain", errors.New("bad")
@@ -97,6 +117,8 @@ func main() {
 	}
 	fmt.Println(sum([]int{3, -4, 5, 6, 7}, []byte("raw bytes"), nil))
 	fmt.Println(sum([]int{1}, nil, errors.New("none")), halves([]float32{1.5, 2}))
+	fmt.Println(holds(1), fails(nil, nil, 1), fails(&Mine{1}, Both[int, string]{}, 2))
+	fmt.Println(many(1, 2, 3, 4, 5, 6, 7, 8, 9, -10, "last"))
 	fmt.Println(parts(-5))
 	fmt.Println(large(3))
 }
@@ -342,12 +364,24 @@ class Go(Values):
         self.assertRegex(hits[1], r'^len=1 first=1 some=\{1,.*\} raw="" set=0x[0-9a-f]{4,}$')
         self.assertEqual(self.trace(self.program, "-p", "main.halves small.array:f32[2] small.len")[0], "array={1.5,2} len=2")
         for words, said in (("sum values", ".len is how many elements it has, .array[0] the first, .array:s64[4] the first four"),
-                            ("halves small", ".array:f32[4] the first four"), ("sum why", ".tab is 0 where it holds nothing")):
+                            ("halves small", ".array:f32[4] the first four"),
+                            ("holds what", "._type is 0 where it holds nothing")):
             said_of = self.refusal(self.program, "-p", f"main.{words}")
             self.assertIn(f"'{words.split()[1]}' is a struct or union", said_of)
             self.assertIn(said, said_of)
         self.assertIn(".len is how many elements it has, .array[0] the first\n", self.refusal(self.program, "-p", "main.greet tags"))
         self.assertEqual(self.trace(self.program, "-p", "main.greet first=tags.array[0]")[0], 'first="a"')
+
+    def test_types_of_errors(self):
+        """The type that an interface holds, by its name."""
+        self.assertEqual(self.trace(self.program, "-p", "main.fails why also n"),
+                         ["why=0x0 also=0x0 n=1", "why=*main.Mine also=main.Both[int,string] n=2"])
+        self.assertEqual(self.trace(self.program, "-p", "main.sum why")[1], "why=*errors.errorString")
+        self.assertEqual(self.trace(self.program, "-r", "main.several r2"), ["r2=*errors.errorString", "r2=*main.Mine"])
+        self.assertEqual(self.trace(self.program, "-p", "main.fails n why", "--filter", "why != 0"), ["n=2 why=*main.Mine"])
+
+    def test_arguments_on_the_stack(self):
+        self.assertEqual(self.trace(self.program, "-p", "main.many a i j k"), ['a=1 i=9 j=-10 k="last"'])
 
     def test_results(self):
         self.assertEqual(self.trace(self.program, "-r", "main.greet r0"), ['r0="hello gopher"', 'r0="hello "'])

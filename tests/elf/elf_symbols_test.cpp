@@ -46,6 +46,21 @@ TEST(Functions, AgreeWithReadelf) {
   }
 }
 
+TEST(Data, AgreesWithReadelf) {
+  if (!has_readelf()) GTEST_SKIP() << "no readelf";
+  for (const std::string& path : {std::string(kLibc), fixture("elf_versions"), fixture("elf_overloads")}) {
+    std::set<Row> ours, theirs;
+    for (const ReadelfSymbol& s : readelf_symbols("--dyn-syms", path))
+      if (s.defined && s.type == "OBJECT" && s.size != 0)
+        theirs.emplace(s.name, s.version, s.default_version, s.address, s.size);
+    const ElfFile file = must_open(path);
+    for (const Symbol& s : file.data_symbols())
+      if (s.dynamic) ours.emplace(s.name, s.version, s.default_version, s.address, s.size);
+    EXPECT_EQ(ours, theirs) << path;
+    EXPECT_TRUE(std::ranges::is_sorted(file.data_symbols(), {}, &Symbol::address));
+  }
+}
+
 TEST(Functions, DynamicOnesNeedNoSectionHeaders) {
   if (!has_readelf()) GTEST_SKIP() << "no readelf";
   for (const std::string& path : {std::string(kLibc), fixture("elf_versions"), fixture("elf_ifunc")}) {

@@ -102,6 +102,15 @@ TEST_F(Semaphores, TheEntryIsWrittenBeforeTheCount) {
   EXPECT_NE(target_.writes.front().at, kFirst);
 }
 
+// So that a tool that is killed between the two leaves an entry with which the agent can count.
+TEST_F(Semaphores, TheEntryGoesAfterTheCount) {
+  ASSERT_TRUE(count({kFirst}));
+  target_.writes.clear();
+  ASSERT_TRUE(count({}));
+  ASSERT_EQ(target_.writes.size(), 2u);
+  EXPECT_EQ(target_.writes.front().at, kFirst);
+}
+
 // The table is the process's own memory: what it claims there leads to no write outside of its private data.
 TEST_F(Semaphores, AProcessThatLiesHarmsNothing) {
   target::Mapping shared = data_, text = data_, heap = data_;
