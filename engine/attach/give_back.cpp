@@ -59,7 +59,7 @@ class GivingBack {
  private:
   // A filter that came after the agent may kill the process for what there is to do.
   bool may_call() const {
-    const auto is_filtered = [this](const Thread& t) { return target::is_filtered(process_.pid(), t.tid); };
+    const auto is_filtered = [this](const Thread& t) { return process_.is_filtered(t.tid); };
     return (block_.head().flags & shared::kBlockFiltersKnown) != 0 || target::can_suspend_filters() ||
            std::ranges::none_of(process_.threads(), is_filtered);
   }

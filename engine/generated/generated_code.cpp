@@ -61,7 +61,7 @@ Error not_yet(std::string text) { return Error{.code = Code::refused, .text = st
 
 // A filter that the agent does not know may end the process for a call by which a stop would be smoothed.
 void spare_calls(StoppedProcess& held, const shared::ProcessBlock& head) {
-  const auto is_filtered = [&](const auto& thread) { return target::is_filtered(held.pid(), thread.tid); };
+  const auto is_filtered = [&](const auto& thread) { return held.is_filtered(thread.tid); };
   const bool is_known = (head.flags & shared::kBlockFiltersKnown) != 0 || target::can_suspend_filters();
   if (!is_known && std::ranges::any_of(held.threads(), is_filtered)) held.forbid_calls();
 }

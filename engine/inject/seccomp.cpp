@@ -110,7 +110,7 @@ Result<FilterVerdict> judge_by_trial() {
 Result<FilterVerdict> judge(target::StoppedProcess& process, bool trusts) {
   std::vector<pid_t> filtered;
   for (const auto& thread : process.threads())
-    if (target::is_filtered(process.pid(), thread.tid)) filtered.push_back(thread.tid);
+    if (process.is_filtered(thread.tid)) filtered.push_back(thread.tid);
   if (filtered.empty()) return FilterVerdict{};
   if (target::can_suspend_filters()) return judge_by_reading(filtered);
   if (trusts) return FilterVerdict{};

@@ -112,10 +112,16 @@ Status StoppedProcess::put(const arch::ThreadRegisters& registers) {
   return ::ptrace(PTRACE_SETREGS, away_, nullptr, &registers) == 0 ? ok() : Status(ptrace_error("PTRACE_SETREGS"));
 }
 
+bool StoppedProcess::is_filtered(pid_t tid) const {
+  const auto [known, is_new] = filtered_.try_emplace(tid, true);
+  if (is_new) known->second = target::is_filtered(pid(), tid);
+  return known->second;
+}
+
 // A filter could kill the thread for a call that the program never makes. It is suspended only while the thread does what the tool
 // says: no instruction of the program's own runs without its filters.
 Status StoppedProcess::open_filters() {
-  if (!is_filtered(pid(), away_) || !can_suspend_filters()) return ok();
+  if (!is_filtered(away_) || !can_suspend_filters()) return ok();
   RETURN_IF_ERROR(suspend_filters(away_, true));
   is_suspended_ = true;
   return ok();

@@ -250,6 +250,7 @@ Status StoppedProcess::set_registers(pid_t tid, const arch::ThreadRegisters& reg
 }
 
 Status StoppedProcess::let_run(pid_t tid, std::chrono::microseconds moment) {
+  filtered_.clear();
   if (::ptrace(PTRACE_CONT, tid, nullptr, nullptr) != 0) return ptrace_error("PTRACE_CONT");
   ::usleep(static_cast<useconds_t>(moment.count()));
   ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr);
@@ -294,6 +295,7 @@ Result<int> StoppedProcess::stop_again(pid_t tid, Clock::time_point deadline) {
 
 Status StoppedProcess::let_out(pid_t tid, std::chrono::microseconds moment,
                                const std::function<bool(std::uint64_t ip)>& is_ours) {
+  filtered_.clear();
   const auto deadline = Clock::now() + moment;
   int signal = 0;
   bool in_call = false;

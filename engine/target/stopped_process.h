@@ -58,6 +58,9 @@ class StoppedProcess : public Target {
   }
   bool is_remote_call(std::uint64_t ip) const;
 
+  // Whether a thread is under seccomp filters, or in the strict mode (seccomp.h): looked at once for as long as none of them runs.
+  bool is_filtered(pid_t tid) const;
+
   // Which thread makes the calls from now on; the one before is brought back to its own work first. Without it the first one.
   Status send(pid_t tid);
   Status bring_home();
@@ -117,6 +120,7 @@ class StoppedProcess : public Target {
   std::chrono::milliseconds patience_;
   pid_t only_ = 0;                   // the one thread that is to be held; 0: all
   std::map<pid_t, Sleep> sleepers_;  // before the stop
+  mutable std::map<pid_t, bool> filtered_;
   std::vector<Thread> threads_;
   std::vector<pid_t> seized_;                          // also those that have not stopped
   std::optional<ExitReaper> undertaker_;               // of these, while more of them are being seized
