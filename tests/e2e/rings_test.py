@@ -95,6 +95,12 @@ class RingsCase(harness.TestCase):
         with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
             return "uprobe-session-live" in file.read()
 
+    @staticmethod
+    def looks(reader):
+        """How often it has gone to sleep: it has read all that there was by then."""
+        with open(f"/proc/{reader.pid}/status", encoding="ascii", errors="replace") as file:
+            return int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)$", file.read(), re.M)[1])
+
     def work(self, tool):
         tool.stdin.write("\n")
         tool.stdin.flush()
@@ -166,6 +172,8 @@ class Readers(RingsCase):
         os.kill(tool.pid, signal.SIGSTOP)
         try:
             self.work(tool)
+            looks = self.looks(reader)  # the tool gives back what it has read, also if this reader has not
+            harness.wait_until(lambda: self.looks(reader) > looks + 2, "the reader has looked")
         finally:
             os.kill(tool.pid, signal.SIGCONT)
         self.assertEqual(self.finish(tool), 2 * count)
