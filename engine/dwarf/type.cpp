@@ -223,10 +223,7 @@ Status set_type(Type type, Location& location, Argument& argument) {
     case DW_TAG_structure_type:
     case DW_TAG_class_type:
     case DW_TAG_union_type:
-      if (!has_named_table(type)) return unfit("is a struct or union", help_for(type));
-      argument.kind = Kind::symbol;
-      argument.size = sizeof(std::uint64_t);
-      return ok();
+      return unfit("is a struct or union", help_for(type));
     case DW_TAG_array_type:
       return set_array(type, location, argument);
     default:

@@ -68,6 +68,11 @@ class Walker {
   Error blame(std::string_view at, std::string text, std::string help = {}) const {
     return blame(at, Error{.code = Code::refused, .text = std::move(text), .help = std::move(help)});
   }
+  // What is wrong with the whole variable, which the error does not name.
+  Error blame_all(Error why) const {
+    why.text = "'" + std::string(all_) + "' " + why.text;
+    return blame(all_, why);
+  }
   std::string_view take_name();
   std::string so_far(std::string_view at) const {
     return std::string(all_.substr(stars_end_, static_cast<std::size_t>(at.data() - all_.data()) - stars_end_));
@@ -82,6 +87,7 @@ class Walker {
   Status set_bits(Argument& argument);
   Status take_address(Argument& argument);
   Status take_text(const TextParts& parts, Argument& argument);
+  Status take_table(Argument& argument);
   Status take_value(Argument& argument);
   Status take_halves(Argument& argument);
   Status count_from_first(Argument& argument) const;
@@ -405,11 +411,7 @@ Status Walker::take_text(const TextParts& parts, Argument& argument) {
   Location length = location_, pointer = location_;
   length.offset += parts.length, pointer.offset += parts.pointer;
   for (Location* one : {&length, &pointer}) {
-    if (Status settled = settle(*one, sizeof(std::uint64_t)); !settled) {
-      Error error = settled.error();
-      error.text = "'" + std::string(all_) + "' " + error.text;
-      return blame(all_, error);
-    }
+    if (Status settled = settle(*one, sizeof(std::uint64_t)); !settled) return blame_all(settled.error());
     if (one->in_memory) one->steps.push_back({.kind = StepKind::dereference, .value = one->offset});
   }
   const auto keeps = [](const spec::Step& step) { return step.kind == StepKind::keep; };
@@ -432,12 +434,7 @@ Status Walker::take_halves(Argument& argument) {
   if (location_.pieces.empty() || settle(whole, 2 * sizeof(std::uint64_t))) return ok();
   upper.offset += sizeof(std::uint64_t);
   for (Location* half : {&lower, &upper}) {
-    Status settled = settle(*half, sizeof(std::uint64_t));
-    if (!settled) {
-      Error error = settled.error();
-      error.text = "'" + std::string(all_) + "' " + error.text;
-      return blame(all_, error);
-    }
+    if (Status settled = settle(*half, sizeof(std::uint64_t)); !settled) return blame_all(settled.error());
   }
   const auto is_of_file = [](const spec::Step& step) { return step.kind == StepKind::file_offset; };
   if (std::any_of(upper.steps.begin(), upper.steps.end(), is_of_file))
@@ -447,27 +444,30 @@ Status Walker::take_halves(Argument& argument) {
   return ok();
 }
 
+// The name of an interface's table, which is its first word.
+Status Walker::take_table(Argument& argument) {
+  argument.kind = Kind::symbol, argument.size = sizeof(std::uint64_t);
+  const Status settled = settle(location_, argument.size);
+  return settled ? ok() : blame_all(settled.error());
+}
+
 Status Walker::take_value(Argument& argument) {
   RETURN_IF_ERROR(follow_reference(argument));
   const bool wants_text = !argument.has_type || (argument.kind == Kind::string && argument.count == 0);
   if (const auto text = wants_text && is_aggregate(type_.tag) ? parts_of_text(type_) : std::nullopt)
     return take_text(*text, argument);
+  if (!argument.has_type && has_named_table(type_)) return take_table(argument);
   RETURN_IF_ERROR(set_bits(argument));
   const bool wants_halves = !argument.has_type || (argument.size == sizeof(std::uint64_t) && argument.count == 2);
   if (is_wide_number(type_) && wants_halves) RETURN_IF_ERROR(take_halves(argument));
   const bool is_number = argument.has_type && argument.count == 0 && argument.kind != Kind::string;
-  const bool is_table = !argument.has_type && has_named_table(type_);
-  const std::uint64_t bytes = is_table ? sizeof(std::uint64_t) : size_of(type_);
-  const bool is_whole = is_aggregate(type_.tag) && !argument.has_type && !is_table;  // set_type() says what to do
+  const std::uint64_t bytes = size_of(type_);
+  const bool is_whole = is_aggregate(type_.tag) && !argument.has_type;  // set_type() says what to do
   Status typed = is_whole || argument.upper
                      ? ok()
                      : settle(location_, is_number ? std::min<std::uint64_t>(argument.size, bytes) : bytes);
   if (typed) typed = set_type(type_, location_, argument);
-  if (!typed) {
-    Error error = typed.error();
-    error.text = "'" + std::string(all_) + "' " + error.text;
-    return blame(all_, error);
-  }
+  if (!typed) return blame_all(typed.error());
   if (argument.is_bitfield && argument.kind != Kind::signed_decimal) argument.kind = Kind::unsigned_decimal;
   return ok();
 }

@@ -241,6 +241,8 @@ void SessionSymbols::name_in(const elf::ElfFile& file, std::uint64_t link_addres
 // The file moves as a whole, and where its data is there is nothing else.
 bool SessionSymbols::name_data_in_own(const plan::Site& site, const CodeMaps::Anchor& anchor, Known& known) {
   const std::uint64_t link_address = known.address - anchor.address + site.address;
+  const auto holds = [&](const elf::Segment& s) { return link_address - s.address < s.memory_bytes; };
+  if (std::ranges::none_of(site.file->segments(), holds)) return false;  // before the symbols are read for it
   const elf::Symbol* symbol = symbol_around(site.file->data_symbols(), link_address);
   if (symbol == nullptr) return false;
   set_name(*symbol, link_address, known);

@@ -103,8 +103,8 @@ class Frozen(AttachCase):
             words = harness.tracer("-o", self.path("trace"), "-v", "-p", f"p:f {self.program}:f", f"--object={self.program}")
             session = subprocess.Popen([*words, "--wait"], stderr=subprocess.PIPE, start_new_session=True)
             self.addCleanup(harness.stop_group, session)
-            lines = [session.stderr.readline() for _ in range(2)]
-            while not any(b"attached to" in line for line in lines):
+            lines = [session.stderr.readline()]
+            while sum(b"attached to" in line for line in lines) < 3 and lines[-1]:  # the other one, and the children of both
                 lines.append(session.stderr.readline())
             freezer.thaw()
             self.round(frozen)
@@ -112,7 +112,7 @@ class Frozen(AttachCase):
             session.send_signal(signal.SIGINT)
             said = b"".join(lines) + session.communicate(timeout=harness.TIMEOUT)[1]
             self.assertEqual(session.returncode, 0, said)
-            self.assertRegex(said, rb": [123]00 hits", "of the other one and of both children; not all need be found by then")
+            self.assertIn(b": 300 hits", said)
             self.round(frozen)
             self.end_well(frozen, b"")
             self.end_well(other, b"")
