@@ -12,8 +12,9 @@ void Armer::look_ahead(target::Target& target) {
   const auto maps = target.maps();
   if (!maps) return;
   state_.own.begin_pass();
+  MappedVersions versions(target.pid());
   for (const target::Mapping& m : *maps) {
-    const auto version = can_be_armed(m) ? mapped_version(target.pid(), m) : std::nullopt;
+    const auto version = can_be_armed(m) ? versions.of(m) : std::nullopt;
     if (!version) continue;
     static_cast<void>(state_.own.in(target, m, *version));
     for (const FilePoints& file : state_.probes.files())
@@ -26,6 +27,14 @@ void Armer::look_ahead(target::Target& target) {
 FileSearch::Jobs Armer::search_first(target::Target& target) {
   const auto maps = target.maps();
   return maps ? state_.own.search_first(target, *maps) : FileSearch::Jobs();
+}
+
+bool Armer::has_nothing_to_arm(target::Target& target, Addr at, const Changed& mapped) {
+  auto block = state_.known.take(target, at);
+  if (!block) return false;
+  const bool has_nothing = control::has_nothing_to_arm(state_, target, *block, mapped);
+  state_.known.keep(block.take());
+  return has_nothing;
 }
 
 Status Armer::arm(target::Target& target, Addr at, const Changed& changed) {

@@ -118,10 +118,15 @@ bool InternalPoints::may_look(const LookOrder& order) {
   return true;
 }
 
+const FilePoints* InternalPoints::known_in(const target::Mapping& m, const FileVersion& version) const {
+  const auto known = known_.find({version, m.offset, m.end - m.begin});
+  return known != known_.end() ? known->second : nullptr;
+}
+
 const FilePoints& InternalPoints::in(const target::Target& target, const target::Mapping& m,
                                      const FileVersion& version) {
+  if (const FilePoints* known = known_in(m, version)) return *known;
   const MappedPart part{version, m.offset, m.end - m.begin};
-  if (const auto known = known_.find(part); known != known_.end()) return *known->second;
   const LookOrder order = order_for(target, m, version);
   return may_look(order) ? *(known_[part] = &keep(look_into(order))) : none_;
 }
@@ -144,9 +149,10 @@ FileSearch::Jobs InternalPoints::search_first(const target::Target& target, cons
   if (searched_.empty()) trim();
   std::uint64_t work = 0;
   std::vector<LookOrder> orders;
+  MappedVersions versions(target.pid());
   for (const target::Mapping& m : maps) {
-    const auto version = can_be_armed(m) ? mapped_version(target.pid(), m) : std::nullopt;
-    if (!version || known_.contains({*version, m.offset, m.end - m.begin})) continue;
+    const auto version = can_be_armed(m) ? versions.of(m) : std::nullopt;
+    if (!version || known_in(m, *version) != nullptr) continue;
     orders.push_back(order_for(target, m, *version));
     work += work_of(orders.back());
     if (orders.size() == kMostOfLook) break;

@@ -31,6 +31,8 @@ class InternalPoints {
 
   // The points in a mapping's file; empty for most files. Valid until the next trim().
   const FilePoints& in(const target::Target& target, const target::Mapping& mapping, const FileVersion& version);
+  // The same if it is known; null: it is not.
+  const FilePoints* known_in(const target::Mapping& mapping, const FileVersion& version) const;
   // The points in a whole file. Valid until the next trim(), for a probed file for ever.
   const FilePoints& in(const std::shared_ptr<const elf::ElfFile>& file);
   // Targets map new files all the time. Forgets files without probes when there are too many; they are read again if needed.

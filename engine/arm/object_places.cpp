@@ -48,9 +48,10 @@ std::set<std::uint64_t> biases_of(pid_t pid, const std::vector<Mapping>& maps, c
   std::set<std::uint64_t> found;
   const elf::ElfFile& file = *object.file;
   const bool by_code = has_code(file);
+  MappedVersions versions(pid);
   for (const Mapping& m : maps) {
     if (!m.is_file() || m.shared || !(by_code ? m.executable : m.writable)) continue;
-    const auto version = mapped_version(pid, m);
+    const auto& version = versions.of(m);
     if (!version || version->identity != file.identity()) continue;
     if (object.version && *object.version != *version) {
       why = "the file has changed since it was read: its data is not shown";

@@ -25,6 +25,12 @@ std::optional<FileVersion> mapped_version(pid_t pid, const target::Mapping& m) {
   return std::nullopt;
 }
 
+const std::optional<FileVersion>& MappedVersions::of(const target::Mapping& m) {
+  const auto [known, is_new] = known_.try_emplace(File{m.device, m.inode, m.path});
+  if (is_new) known->second = mapped_version(pid_, m);
+  return known->second;
+}
+
 bool changes_program(const PlannedPoint& point) {
   return std::any_of(point.consumers.begin(), point.consumers.end(), std::mem_fn(&PlannedConsumer::changes_program));
 }

@@ -2,7 +2,9 @@
 // The places that a session wants armed, by file: the result of resolving all definitions.
 #pragma once
 
+#include <compare>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -37,6 +39,22 @@ struct PlannedPoint {
 std::optional<FileVersion> version_of(const std::string& path);
 // The mapped file as stat sees it: the device and inode in /proc/PID/maps are not stat's on every file system.
 std::optional<FileVersion> mapped_version(pid_t pid, const target::Mapping& m);
+// The same for the mappings of one process during one look at it: each file is asked for once.
+class MappedVersions {
+ public:
+  explicit MappedVersions(pid_t pid) : pid_(pid) {}
+  // Valid for as long as this object is.
+  const std::optional<FileVersion>& of(const target::Mapping& m);
+
+ private:
+  struct File {
+    std::uint64_t device, inode;
+    std::string path;
+    auto operator<=>(const File&) const = default;
+  };
+  pid_t pid_;
+  std::map<File, std::optional<FileVersion>> known_;
+};
 
 struct FilePoints {
   std::shared_ptr<const elf::ElfFile> file;

@@ -87,11 +87,6 @@ bool ProcessArming::is_just_mapped(const target::Mapping& m) const {
 
 Status ProcessArming::change() { return std::exchange(is_changed_, true) ? ok() : block.renew(target); }
 
-const std::optional<FileVersion>& ProcessArming::version_of(const target::Mapping& m) {
-  const auto known = versions_.find(m.begin);
-  return known != versions_.end() ? known->second : versions_[m.begin] = mapped_version(target.pid(), m);
-}
-
 bool ProcessArming::is_quiet() {
   if (!is_quiet_) {
     const bool may_be = !is_live && !target.is_held();

@@ -55,7 +55,7 @@ class ProcessArming {
   bool is_changed() const { return is_changed_; }
 
   // The file that is mapped there, as it was at the first question.
-  const std::optional<FileVersion>& version_of(const target::Mapping& m);
+  const std::optional<FileVersion>& version_of(const target::Mapping& m) { return versions_.of(m); }
   // Whether the process has one thread, which executes none of the program's code.
   bool is_quiet();
   // Whether no thread executes the window after its first instruction, nor will come back there, as long as the process is
@@ -117,7 +117,7 @@ class ProcessArming {
   std::vector<Addr> wanted_semaphores() const;
   bool loader_shows_code();
 
-  std::map<Addr, std::optional<FileVersion>> versions_;  // by the mappings' addresses
+  MappedVersions versions_{target.pid()};
   std::unordered_set<std::uint64_t> standing_;
   std::vector<ArmedPlace> texts_;  // of a stopped process, written after everything else
   std::string refusal_;

@@ -42,7 +42,32 @@ bool was_there(const std::vector<KnownMapping>& before, const target::Mapping& m
   });
 }
 
+bool has_place_in(const FilePoints& file, const target::Mapping& m) {
+  return !file.ifuncs.empty() || std::ranges::any_of(file.points, [&](const PlannedPoint& point) {
+    return point.site.offset >= m.offset && point.site.offset - m.offset < m.end - m.begin;
+  });
+}
+
+bool is_named_file(const ProbeSet& probes, const elf::Identity& file) {
+  const auto is_it = [&](const auto& named) { return named.file->identity() == file; };
+  return std::ranges::any_of(probes.objects(), is_it) || std::ranges::any_of(probes.semaphores(), is_it);
+}
+
 }  // namespace
+
+bool has_nothing_to_arm(ArmState& state, target::Target& target, const Block& block, const Changed& reported) {
+  const bool was_looked_at = state.known.mappings(block.stamp()) != nullptr && block.head().unbound == 0;
+  if (!was_looked_at || state.probes.wants_stubs() || !block.points_in(reported.begin, reported.end).empty())
+    return false;
+  const auto mapping = target.mapping_at(reported.begin);
+  if (!mapping || !*mapping || (*mapping)->end < reported.end || !can_be_armed(**mapping)) return false;
+  const auto version = mapped_version(target.pid(), **mapping);
+  const FilePoints* own = version ? state.own.known_in(**mapping, *version) : nullptr;
+  if (own == nullptr || has_place_in(*own, **mapping) || is_named_file(state.probes, version->identity)) return false;
+  return std::ranges::none_of(state.probes.files(), [&](const FilePoints& file) {
+    return file.file->identity() == version->identity && has_place_in(file, **mapping);
+  });
+}
 
 ProcessLook::ProcessLook(ArmState& state, target::Target& target, Block& block,
                          const std::vector<target::Mapping>& maps, const Changed& reported)

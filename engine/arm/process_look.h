@@ -9,6 +9,10 @@
 
 namespace uprobe::control {
 
+// Whether no look is needed after code of a file was mapped at `reported`: what is there is known, and has no place for any point; and
+// there was none in that range. Programs may map the same files thousands of times.
+bool has_nothing_to_arm(ArmState& state, target::Target& target, const Block& block, const Changed& reported);
+
 class ProcessLook {
  public:
   // All must outlive it. The target is stopped, or one of its threads waits for the tool.

@@ -8,6 +8,7 @@
 
 #include "engine/base/procfs.h"
 #include "engine/mailbox/futex.h"
+#include "engine/target/process_list.h"
 
 namespace uprobe::control {
 namespace {
@@ -17,10 +18,12 @@ using shared::MailState;
 using shared::Turn;
 using namespace std::chrono_literals;
 
-constexpr auto kPatience = 2s;      // a target that does not answer delays the tool no longer
-constexpr auto kOfStopped = 100ms;  // nor a stopped one; it may be continued at once
-constexpr auto kLastWord = 100ms;   // for a thread that is giving up
-constexpr auto kLook = 20ms;        // another process may take a bell away
+constexpr auto kPatience = 2s;                    // a target that does not answer delays the tool no longer
+constexpr auto kOfStopped = 100ms;                // nor a stopped one; it may be continued at once
+constexpr auto kFirstLook = 60ms;                 // how a thread runs from here on shows whether it is silent
+constexpr std::chrono::nanoseconds kMuch = 15ms;  // of a processor's time, for a command; most take microseconds
+constexpr auto kLastWord = 100ms;                 // for a thread that is giving up
+constexpr auto kLook = 20ms;                      // another process may take a bell away
 
 bool is_before(std::uint32_t a, std::uint32_t b) {
   const std::uint32_t distance = shared::number_after(b, ~a + 1);
@@ -58,6 +61,13 @@ bool PrivateLine::may_answer() {
   if (!state || state->empty()) return false;
   if (state->front() != 't') return std::string_view("TZX").find(state->front()) == std::string_view::npos;
   return bool(procfs::read(::getpid(), static_cast<pid_t>(procfs::number(*status, "TracerPid")), "status"));
+}
+
+std::optional<target::ThreadRun> PrivateLine::run() {
+  std::uint32_t named = 0;
+  const pid_t pid = files_.pid();
+  if (!read(offsetof(MailSlot, tid), &named, sizeof named)) return std::nullopt;
+  return target::run_of(pid, target::thread_called(pid, static_cast<pid_t>(named)));
 }
 
 // The thread writes `check` last, so it is read first.
@@ -98,9 +108,21 @@ Status Conversation::await_result() {
   return heard;
 }
 
+// Only a thread that wants to run, and that the kernel does not let run, may be late for reasons that are not its own.
+bool Conversation::is_silent(std::chrono::nanoseconds waited, std::optional<target::ThreadRun>& seen) {
+  if (!patience_ || waited < kFirstLook) return false;
+  const auto before = seen;
+  if (!before || waited > kOfStopped) seen = line_.run();
+  if (!before || !seen || waited <= kOfStopped) return false;
+  const bool wants_to_run = before->state == 'R' || seen->state == 'R';
+  const std::chrono::nanoseconds ran(seen->ran_ns - before->ran_ns);
+  return !wants_to_run || ran > kMuch || seen->turns - before->turns > 1;
+}
+
 Status Conversation::wait_for(std::uint32_t wanted, std::chrono::steady_clock::time_point begun) {
   const std::chrono::nanoseconds patience =
       patience_ ? std::min<std::chrono::nanoseconds>(*patience_, kPatience) : kPatience;
+  std::optional<target::ThreadRun> seen;
   for (;;) {
     const std::uint32_t rung = line_.rung(), heard = hear();
     if (heard == wanted) return ok();
@@ -110,7 +132,8 @@ Status Conversation::wait_for(std::uint32_t wanted, std::chrono::steady_clock::t
     const auto waited = std::chrono::steady_clock::now() - begun;
     if (waited > kOfStopped && !line_.may_answer())
       return Error{.code = Code::system, .text = "the waiting thread has been stopped"};
-    if (waited > patience) return Error{.code = Code::system, .text = "the waiting thread does not answer"};
+    if (waited > patience || is_silent(waited, seen))
+      return Error{.code = Code::system, .text = "the waiting thread does not answer"};
     line_.wait(rung, kLook);
   }
 }

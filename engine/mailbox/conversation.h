@@ -10,6 +10,7 @@
 
 #include "engine/base/result.h"
 #include "engine/shared/mailbox.h"
+#include "engine/target/process_stat.h"
 #include "engine/target/target.h"
 #include "engine/trace/area.h"
 
@@ -27,6 +28,8 @@ class MailLine {
   virtual void wait(std::uint32_t rung, std::chrono::nanoseconds limit) = 0;
   // False: the thread is stopped, or has ended.
   virtual bool may_answer() { return true; }
+  // How the thread has run until now; nothing: that cannot be told.
+  virtual std::optional<target::ThreadRun> run() { return std::nullopt; }
 };
 
 // A slot of a process's own mailbox, through /proc/PID/mem. Other processes can ring the bell, and nothing more.
@@ -46,6 +49,7 @@ class PrivateLine : public MailLine {
   std::uint32_t rung() override;
   void wait(std::uint32_t rung, std::chrono::nanoseconds limit) override;
   bool may_answer() override;
+  std::optional<target::ThreadRun> run() override;
 
  private:
   const target::ProcessFiles& files_;
@@ -60,7 +64,8 @@ class Conversation {
   // `line` must outlive it.
   explicit Conversation(MailLine& line) : line_(line) {}
 
-  // How long the tool waits for all answers from now on together. Without this call: for each answer two seconds.
+  // How long the tool waits for all answers from now on together, and no longer than a tenth of a second for one that the kernel lets
+  // run, or that sleeps. Without this call: for each answer two seconds.
   void limit_patience(std::chrono::nanoseconds patience) { patience_ = patience; }
   // What it has waited for answers that have not come, since that call.
   std::chrono::nanoseconds waited_in_vain() const { return in_vain_; }
@@ -84,6 +89,7 @@ class Conversation {
   Status await_result();
 
   Status wait_for(std::uint32_t wanted, std::chrono::steady_clock::time_point begun);
+  bool is_silent(std::chrono::nanoseconds waited, std::optional<target::ThreadRun>& seen);
 
   MailLine& line_;
   std::uint32_t number_ = 0;

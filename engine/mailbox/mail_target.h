@@ -15,6 +15,7 @@ class MailTarget : public target::Target {
 
   pid_t pid() const override { return files_.pid(); }
   Result<std::vector<target::Mapping>> maps() override { return files_.maps(); }
+  Result<std::optional<target::Mapping>> mapping_at(Addr address) override { return files_.mapping_at(address); }
   Status read(Addr from, void* to, std::size_t bytes) override { return files_.read(from, to, bytes); }
   Status read_all(std::span<const target::ReadPiece> pieces) override { return files_.read_all(pieces); }
   Status write(Addr to, const void* from, std::size_t bytes) override { return files_.write(to, from, bytes); }

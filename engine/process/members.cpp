@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <optional>
 
@@ -33,6 +34,30 @@ std::optional<std::size_t> part_at(const trace::Area& area, const std::vector<Ma
   return std::nullopt;
 }
 
+struct Place {
+  Addr area;
+  std::size_t part;
+};
+
+std::optional<Place> find_area(const trace::Area& area, const struct stat& plan, const std::vector<Mapping>& maps) {
+  const std::uint64_t device = device_of(plan), live_offset = const_cast<trace::Area&>(area).header().live_offset;
+  for (const Mapping& m : maps) {
+    if (!m.shared || m.writable || m.offset != 0 || m.inode != plan.st_ino || m.device != device) continue;
+    if (const auto part = part_at(area, maps, m.begin + live_offset, device)) return Place{m.begin, *part};
+  }
+  return std::nullopt;
+}
+
+// Most processes of a session have it where the last one had it. To look there alone spares the list of all mappings, of which a
+// program may have any number.
+std::optional<Place> find_at_last_place(const trace::Area& area, const struct stat& plan,
+                                        const target::ProcessFiles& files, Addr last) {
+  const auto its_plan = last ? files.asked_mapping_at(last) : std::nullopt;
+  const auto live =
+      its_plan ? files.asked_mapping_at(last + const_cast<trace::Area&>(area).header().live_offset) : std::nullopt;
+  return live ? find_area(area, plan, {*its_plan, *live}) : std::nullopt;
+}
+
 }  // namespace
 
 bool Member::lives() const {
@@ -47,16 +72,17 @@ Result<Member> open_member(const trace::Area& area, pid_t pid) {
   if (!handle) return system_error("pidfd_open", errno);
   auto files = target::ProcessFiles::open(pid);
   if (!files) return files.error();
-  const auto maps = files->shared_files();
-  if (!maps) return maps.error();
-  const std::uint64_t device = device_of(plan), live_offset = const_cast<trace::Area&>(area).header().live_offset;
-  for (const Mapping& m : *maps) {
-    if (!m.shared || m.writable || m.offset != 0 || m.inode != plan.st_ino || m.device != device) continue;
-    const auto part = part_at(area, *maps, m.begin + live_offset, device);
-    if (!part) continue;
-    Member member{std::move(handle), files.take(), m.begin, *part};
+  static std::atomic<std::uint64_t> last_place{0};  // of whichever session
+  auto place = find_at_last_place(area, plan, *files, Addr{last_place.load(std::memory_order_relaxed)});
+  if (!place) {
+    const auto maps = files->shared_files();
+    if (!maps) return maps.error();
+    place = find_area(area, plan, *maps);
+  }
+  if (place) {
+    last_place.store(place->area.value, std::memory_order_relaxed);
+    Member member{std::move(handle), files.take(), place->area, place->part};
     if (member.lives()) return member;
-    break;
   }
   return Error{.code = Code::not_found, .text = "process " + std::to_string(pid) + " does not belong to the session"};
 }

@@ -483,6 +483,7 @@ Status MailService::serve(const std::shared_ptr<Request>& asked) {
     return armer_.bar(target, Addr{slot.block}, {Addr{slot.path}, Addr{slot.folder}},
                       [&] { return threads_of(requester->pid).size(); });
   if (writable) return armer_.take_jumps(target, Addr{slot.block}, range);
+  if (mapped && armer_.has_nothing_to_arm(target, Addr{slot.block}, range)) return ok();
   if (has_to_wait(request.files, target)) {
     request.is_put_off = true;
     put_off_.push_back(asked);

@@ -18,16 +18,7 @@ namespace uprobe::control {
 namespace {
 
 using target::ids_of_thread;
-
-// The thread of the process whose id in its own namespace is `inner`: most often it has the same one here.
-pid_t thread_called(pid_t pid, pid_t inner) {
-  if (const std::vector<pid_t> ids = ids_of_thread(pid, inner); ids.size() == 1 && ids[0] == inner) return inner;
-  for (const pid_t tid : threads_of(pid)) {
-    const std::vector<pid_t> ids = ids_of_thread(pid, tid);
-    if (!ids.empty() && ids.back() == inner) return tid;
-  }
-  return 0;
-}
+using target::thread_called;
 
 // Whether a thread of the process has the id `id` in the namespace `depth` levels in, counted from the tool's.
 bool has_thread_called(pid_t pid, pid_t id, std::size_t depth) {

@@ -56,6 +56,16 @@ std::vector<pid_t> ids_of_thread(pid_t pid, pid_t tid) {
   return status ? namespace_ids(*status) : std::vector<pid_t>();
 }
 
+// Most often it has the same one here.
+pid_t thread_called(pid_t pid, pid_t inner) {
+  if (const std::vector<pid_t> ids = ids_of_thread(pid, inner); ids.size() == 1 && ids[0] == inner) return inner;
+  for (const pid_t tid : threads_of(pid)) {
+    const std::vector<pid_t> ids = ids_of_thread(pid, tid);
+    if (!ids.empty() && ids.back() == inner) return tid;
+  }
+  return 0;
+}
+
 std::vector<pid_t> namespace_ids(std::string_view status) {
   constexpr std::string_view kLine = "\nNSpid:";
   std::vector<pid_t> ids;

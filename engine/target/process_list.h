@@ -40,5 +40,7 @@ std::vector<pid_t> children_of(pid_t pid);
 std::vector<pid_t> namespace_ids(std::string_view status);
 // The same for a thread of a process. Empty: it has ended.
 std::vector<pid_t> ids_of_thread(pid_t pid, pid_t tid);
+// The thread of the process whose id in its own namespace is `inner`; 0: there is none.
+pid_t thread_called(pid_t pid, pid_t inner);
 
 }  // namespace uprobe::target

@@ -31,6 +31,16 @@ std::optional<ProcessStat> stat_of(pid_t pid) {
   return text ? parse_stat(*text) : std::nullopt;
 }
 
+ThreadRun run_of(pid_t pid, pid_t tid) {
+  ThreadRun run;
+  const auto text = procfs::read(pid, tid, "stat");
+  if (const auto stat = text ? parse_stat(*text) : std::nullopt) run.state = stat->state;
+  std::uint64_t waited = 0;
+  if (const auto times = procfs::read(pid, tid, "schedstat"))
+    std::istringstream(*times) >> run.ran_ns >> waited >> run.turns;
+  return run;
+}
+
 bool is_kernel_thread(const ProcessStat& stat) {
   constexpr std::uint64_t kKernelThread = 0x200000;  // PF_KTHREAD, include/linux/sched.h
   return (stat.flags & kKernelThread) != 0;

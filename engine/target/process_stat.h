@@ -24,6 +24,15 @@ std::optional<ProcessStat> parse_stat(std::string_view text);
 std::optional<ProcessStat> stat_of(pid_t pid);
 
 bool is_kernel_thread(const ProcessStat& stat);
+// How a thread has run until now: of its `stat` and `schedstat` files (Documentation/scheduler/sched-stats.rst).
+struct ThreadRun {
+  char state = 'X';
+  std::uint64_t ran_ns = 0;  // on a processor
+  std::uint64_t turns = 0;   // how often it was put on one; 0: this kernel does not count
+};
+// State X: there is no such thread.
+ThreadRun run_of(pid_t pid, pid_t tid);
+
 // A zombie, and not only its first thread.
 bool has_ended(const ProcessStat& stat);
 // The same of the process with this id, and true where there is none.

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -139,6 +140,19 @@ struct MappingQuery {
 constexpr unsigned long kAsk = _IOWR('f', 17, MappingQuery);
 constexpr std::uint64_t kReadable = 1, kWritable = 2, kExecutable = 4, kShared = 8, kOrNext = 16, kOfFile = 32;
 
+Mapping mapping_of(const MappingQuery& answer) {
+  return {.begin = Addr{answer.begin},
+          .end = Addr{answer.end},
+          .readable = (answer.vma_flags & kReadable) != 0,
+          .writable = (answer.vma_flags & kWritable) != 0,
+          .executable = (answer.vma_flags & kExecutable) != 0,
+          .shared = (answer.vma_flags & kShared) != 0,
+          .offset = answer.offset,
+          .device = std::uint64_t{answer.major} << 32 | answer.minor,
+          .inode = answer.inode,
+          .path = {}};
+}
+
 // The shared mappings of files; nothing: the kernel does not answer such questions.
 std::optional<std::vector<Mapping>> ask_for_shared_files(const std::string& maps) {
   constexpr std::size_t kMost = 65536;  // of a program that changes them all the time, for ever
@@ -148,21 +162,37 @@ std::optional<std::vector<Mapping>> ask_for_shared_files(const std::string& maps
   while (file && found.size() < kMost) {
     query = {.size = sizeof query, .flags = kShared | kOfFile | kOrNext, .at = query.end};
     if (::ioctl(file.get(), kAsk, &query) != 0) return errno == ENOENT ? std::optional(std::move(found)) : std::nullopt;
-    found.push_back({.begin = Addr{query.begin},
-                     .end = Addr{query.end},
-                     .readable = (query.vma_flags & kReadable) != 0,
-                     .writable = (query.vma_flags & kWritable) != 0,
-                     .executable = (query.vma_flags & kExecutable) != 0,
-                     .shared = true,
-                     .offset = query.offset,
-                     .device = std::uint64_t{query.major} << 32 | query.minor,
-                     .inode = query.inode,
-                     .path = {}});
+    found.push_back(mapping_of(query));
   }
   return std::nullopt;
 }
 
+// A name with a line break is another one in the text of all mappings.
+std::optional<Mapping> ask_for(const std::string& maps, Addr address) {
+  std::array<char, PATH_MAX> name{};
+  MappingQuery query{.size = sizeof query, .at = address.value};
+  query.name_bytes = name.size();
+  query.name = reinterpret_cast<std::uintptr_t>(name.data());
+  const Fd file(::open(maps.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file || ::ioctl(file.get(), kAsk, &query) != 0) return std::nullopt;
+  Mapping found = mapping_of(query);
+  found.path.assign(name.data(), ::strnlen(name.data(), std::min<std::size_t>(query.name_bytes, name.size())));
+  return found.path.find('\n') == std::string::npos ? std::optional(std::move(found)) : std::nullopt;
+}
+
 }  // namespace
+
+std::optional<Mapping> ProcessFiles::asked_mapping_at(Addr address) const {
+  return ask_for(folder_ + "/maps", address);
+}
+
+Result<std::optional<Mapping>> ProcessFiles::mapping_at(Addr address) const {
+  if (auto asked = asked_mapping_at(address)) return asked;
+  const auto all = maps();
+  if (!all) return all.error();
+  const Mapping* found = target::mapping_at(*all, address);
+  return found != nullptr ? std::optional(*found) : std::nullopt;
+}
 
 Result<std::vector<Mapping>> ProcessFiles::shared_files() const {
   if (auto asked = ask_for_shared_files(folder_ + "/maps")) return std::move(*asked);
@@ -223,6 +253,13 @@ Status ProcessFiles::write(Addr to, const void* from, std::size_t bytes) const {
     at += n, to = to + static_cast<std::uint64_t>(n), bytes -= static_cast<std::size_t>(n);
   }
   return ok();
+}
+
+Result<std::optional<Mapping>> Target::mapping_at(Addr address) {
+  const auto all = maps();
+  if (!all) return all.error();
+  const Mapping* found = target::mapping_at(*all, address);
+  return found != nullptr ? std::optional(*found) : std::nullopt;
 }
 
 Result<std::string> Target::status() { return procfs::read(pid(), "status"); }

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -53,6 +54,8 @@ class Target {
 
   virtual pid_t pid() const = 0;
   virtual Result<std::vector<Mapping>> maps() = 0;
+  // The one that holds an address; nothing: none does. Without the cost of all others where the kernel can do so.
+  virtual Result<std::optional<Mapping>> mapping_at(Addr address);
   // The text of /proc/PID/status (proc(5)).
   virtual Result<std::string> status();
 
@@ -120,6 +123,9 @@ class ProcessFiles {
 
   pid_t pid() const { return pid_; }
   Result<std::vector<Mapping>> maps() const;
+  Result<std::optional<Mapping>> mapping_at(Addr address) const;
+  // The same; nothing also where it would need the text of all mappings: before 6.11, and for a name with a line break.
+  std::optional<Mapping> asked_mapping_at(Addr address) const;
   // Of these the shared ones of files, without their paths: a kernel from 6.11 on finds them without writing the text of all.
   Result<std::vector<Mapping>> shared_files() const;
   Status read(Addr from, void* to, std::size_t bytes) const;

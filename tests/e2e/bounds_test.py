@@ -214,6 +214,25 @@ class MapsOfCode(harness.TestCase):
         self.assertRegex(err, r"generated code: \d+ functions not probed, because the maps name too many that match")
 
 
+    def test_a_library_that_is_mapped_thousands_of_times(self):
+        """The tool reads the list of mappings for none of them: it would take minutes."""
+        script = """
+libm = os.path.join(os.path.dirname(sys.argv[1]), "libm.so.6")
+for i in range(12000):
+    file = os.open(libm, os.O_RDONLY)
+    at = libc.mmap(None, 4096, 5 if i % 2 else 1, 2, file, 0)
+    assert at != ctypes.c_void_p(-1).value
+    os.close(file)
+ctypes.CDLL(libm)
+for i in range(50):
+    libc.getppid()
+"""
+        libc = harness.libc_of(sys.executable)
+        path = self.write("target.py", MAPS + script)
+        seen = harness.run_tool([f"p:f {libc}:getppid"], [sys.executable, path, libc])
+        self.assertEqual((seen.returncode, seen.counts().get("f")), (0, 50), seen.stderr)
+
+
 class DebugInformation(harness.TestCase):
     def setUp(self):
         super().setUp()

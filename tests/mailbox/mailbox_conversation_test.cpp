@@ -25,6 +25,7 @@ class FakeLine : public control::MailLine {
  public:
   MailSlot slot{};
   std::function<void()> before_read = [] {};
+  std::function<std::optional<target::ThreadRun>()> next_run = [] { return std::nullopt; };
   bool is_gone = false, is_stopped = false;
   int waits = 0, wakes = 0;
   std::vector<std::pair<std::size_t, std::size_t>> writes;
@@ -47,6 +48,7 @@ class FakeLine : public control::MailLine {
   std::uint32_t rung() override { return 0; }
   void wait(std::uint32_t, std::chrono::nanoseconds) override { ++waits; }
   bool may_answer() override { return !is_stopped; }
+  std::optional<target::ThreadRun> run() override { return next_run(); }
 
   void say(std::uint32_t number, MailState state) { slot.asked.word = slot.asked.check = shared::turn(number, state); }
   MailState heard() const { return shared::state_of(slot.answered.check); }
@@ -110,6 +112,37 @@ TEST(Conversation, AThreadThatIsSilentOrLateUsesUpThePatience) {
   const auto result = thread.command(kCommand);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().text, "the waiting thread does not answer");
+}
+
+// How a thread runs from one look to the next, and how long a tool that would have waited for half a second has waited for it.
+std::chrono::nanoseconds waited_for(std::function<std::optional<target::ThreadRun>()> next_run) {
+  FakeLine line;
+  Conversation thread(line);
+  line.say(5, MailState::request);
+  EXPECT_TRUE(thread.has_request() && thread.begin());
+  line.next_run = std::move(next_run);
+  thread.limit_patience(std::chrono::milliseconds(500));
+  const auto result = thread.command(kCommand);
+  EXPECT_FALSE(result);
+  EXPECT_EQ(result ? "" : result.error().text, "the waiting thread does not answer");
+  return thread.waited_in_vain();
+}
+
+TEST(Conversation, OnlyAThreadThatTheKernelDoesNotLetRunIsWaitedForToTheEnd) {
+  using target::ThreadRun;
+  constexpr std::chrono::milliseconds kWhole(500);
+  std::uint64_t now = 0;
+  EXPECT_LT(waited_for([] { return ThreadRun{'S', 1000, 7}; }), kWhole) << "it sleeps";
+  EXPECT_LT(waited_for([] { return ThreadRun{}; }), kWhole) << "there is no such thread";
+  EXPECT_LT(waited_for([&] { return ThreadRun{'S', now += 1000, now}; }), kWhole) << "it sleeps again and again";
+  EXPECT_LT(waited_for([&] { return ThreadRun{'R', now += 40'000'000, 7}; }), kWhole) << "it spins";
+  EXPECT_LT(waited_for([&] {
+              return ThreadRun{'R', 1000, now += 3};
+            }),
+            kWhole)
+      << "it is let run, and does other things";
+  EXPECT_GE(waited_for([] { return ThreadRun{'R', 1000, 7}; }), kWhole) << "it waits for a processor";
+  EXPECT_GE(waited_for([] { return std::optional<ThreadRun>(); }), kWhole) << "that cannot be told";
 }
 
 TEST(Conversation, ATornWordIsNone) {

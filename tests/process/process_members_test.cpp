@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <functional>
+#include <set>
+#include <tuple>
 
 #include "engine/process/members.h"
 #include "tests/trace/ring_writer.h"
@@ -137,6 +139,49 @@ TEST_F(Members, AreSeenByTheirSharedFiles) {
   }
   EXPECT_EQ(next, shared->size());
   EXPECT_GE(next, 2U);
+}
+
+// As the list has them, whichever the kernel's way to tell is.
+TEST_F(Members, AskForOneMapping) {
+  const Process process([&] { map(area_, 0, [](trace::MapStep&) {}); });
+  const auto files = target::ProcessFiles::open(process.pid());
+  ASSERT_TRUE(files);
+  const auto all = files->maps();
+  ASSERT_TRUE(all);
+  for (const target::Mapping& m : *all) {
+    if (m.path == "[vsyscall]") continue;
+    const auto one = files->mapping_at(m.end - 1);
+    ASSERT_TRUE(one && *one) << m.path;
+    EXPECT_EQ(std::tuple((*one)->begin, (*one)->end, (*one)->offset, (*one)->device, (*one)->inode, (*one)->path),
+              std::tuple(m.begin, m.end, m.offset, m.device, m.inode, m.path));
+    EXPECT_EQ(std::tuple((*one)->readable, (*one)->writable, (*one)->executable, (*one)->shared),
+              std::tuple(m.readable, m.writable, m.executable, m.shared));
+  }
+  const auto none = files->mapping_at(Addr{4096});
+  ASSERT_TRUE(none);
+  EXPECT_FALSE(none->has_value());
+}
+
+// One is found at the place of the one before, another elsewhere.
+TEST_F(Members, HaveTheAreaAnywhere) {
+  const Process first([&] { map(area_, 0, [](trace::MapStep&) {}); });
+  const Process second([&] {
+    // Where the first one has it.
+    ::mmap(nullptr, area_.span_bytes() + (1 << 20), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    map(area_, 0, [](trace::MapStep&) {});
+  });
+  std::set<std::uint64_t> places;
+  for (int round = 0; round < 2; ++round) {
+    for (const Process* process : {&first, &second}) {
+      const auto member = open_member(area_, process->pid());
+      ASSERT_TRUE(member) << member.error().text;
+      shared::u64 magic = 0;
+      ASSERT_TRUE(member->files.read(member->area, &magic, sizeof magic));
+      EXPECT_EQ(magic, shared::kAreaMagic);
+      places.insert(member->area.value);
+    }
+  }
+  EXPECT_EQ(places.size(), 2U);
 }
 
 // A later process with the same number is another one: the opened memory is the first one's.
