@@ -53,10 +53,18 @@ Heartbeat::Heartbeat(std::uint32_t& word, std::uint32_t* life)
 Heartbeat::~Heartbeat() {
   {
     const std::lock_guard lock(lock_);
-    stop_ = true;
+    beats_ = false, ends_now_ = true;
   }
-  ends_.notify_all();
+  changed_.notify_all();
   thread_.join();
+}
+
+void Heartbeat::stop_beating() {
+  {
+    const std::lock_guard lock(lock_);
+    beats_ = false;
+  }
+  changed_.notify_all();
 }
 
 void Heartbeat::live() {
@@ -70,7 +78,8 @@ void Heartbeat::beat() {
   tick();
   begun_.count_down();
   std::unique_lock lock(lock_);
-  while (!ends_.wait_for(lock, std::chrono::milliseconds(50), [this] { return stop_; })) tick();
+  while (!changed_.wait_for(lock, std::chrono::milliseconds(50), [this] { return !beats_; })) tick();
+  changed_.wait(lock, [this] { return ends_now_; });
 }
 
 }  // namespace uprobe::control

@@ -14,10 +14,12 @@ namespace uprobe::control {
 class Heartbeat {
  public:
   // Returns after the words say that the tool lives. They must outlive the heartbeat. `life` (AreaHeader::tool_life) gets the number of
-  // the thread, and shared::kLifeEnded if the process dies before the heartbeat ends; 0 where the kernel cannot do that, and when the
-  // heartbeat has ended.
+  // the thread, and shared::kLifeEnded if the process dies before this object does; 0 where the kernel cannot do that, and when this
+  // object has ended.
   explicit Heartbeat(std::uint32_t& word, std::uint32_t* life = nullptr);
   ~Heartbeat();
+  // Changes the first word no more: nobody is to wait for the tool. That it lives is still said by the other one.
+  void stop_beating();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
@@ -28,8 +30,8 @@ class Heartbeat {
   std::uint32_t& word_;
   std::uint32_t* life_;
   std::mutex lock_;
-  std::condition_variable ends_;
-  bool stop_ = false;
+  std::condition_variable changed_;
+  bool beats_ = true, ends_now_ = false;
   std::latch begun_{1};
   std::thread thread_;
 };

@@ -89,7 +89,7 @@ void MailService::stop() {
   armer_.end_search();
   generated_.end();
   guard_->stop();
-  heartbeat_.reset();
+  if (heartbeat_) heartbeat_->stop_beating();
 }
 
 // Asks each process of the session, as its agent reports. A process that lies gets no other requests served than before.

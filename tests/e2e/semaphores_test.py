@@ -2,8 +2,10 @@
 """The semaphores of markers are 0 after each way to end: of the tool, of the program, and of both in different orders. A turn or
 some of each; UPROBE_TEST_LONG=1 makes 200."""
 import os
+import random
 import signal
 import subprocess
+import time
 
 import harness
 import markers_test
@@ -140,6 +142,18 @@ class Ends(markers_test.Markers):
             tool.stderr.close()
             harness.wait_until(lambda: talk.say("hv")[1] == 0, "the tool to be dead, and a hit to tell")
             self.assertEqual(talk.say("h"), [0])
+            talk.end()
+        self.turns(way)
+
+    def test_killed_while_it_ends(self):
+        """The probe may be gone before the semaphores: these are down then, before the tool can be killed."""
+        def way():
+            talk, tool = self.attached()
+            tool.send_signal(signal.SIGINT)
+            time.sleep(random.uniform(0, 0.03))
+            self.kill_tool(tool)
+            tool.stderr.close()
+            harness.wait_until(lambda: talk.say("hv")[1] == 0, "the tool to be dead, and a hit to tell")
             talk.end()
         self.turns(way)
 

@@ -54,6 +54,24 @@ TEST_F(HeartbeatTest, TheKernelMarksADeath) {
   }
 }
 
+// It still has things to undo.
+TEST_F(HeartbeatTest, AToolThatIsKilledAfterItsLastBeatHasDied) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    control::Heartbeat heartbeat(words_->beat, &words_->life);
+    heartbeat.stop_beating();
+    for (;;) ::pause();
+  }
+  while (read(words_->beat) == 0) ::usleep(1000);
+  ::usleep(200'000);
+  const std::uint32_t beat = read(words_->beat);
+  ::usleep(200'000);
+  EXPECT_EQ(read(words_->beat), beat);
+  EXPECT_NE(read(words_->life), 0U);
+  end(child, SIGKILL);
+  EXPECT_EQ(read(words_->life), shared::kLifeEnded);
+}
+
 TEST_F(HeartbeatTest, AStoppedProcessLives) {
   const pid_t child = start();
   ::kill(child, SIGSTOP);
