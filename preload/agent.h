@@ -40,6 +40,7 @@ struct FaultEntry {
 };
 extern const FaultEntry uprobe_fault_table[] __attribute__((visibility("hidden")));
 __attribute__((visibility("hidden"))) bool uprobe_peek8(u64 address, u64* out);
+__attribute__((visibility("hidden"))) u64 uprobe_peek_word(u64 address);  // the same; 0 where there is no memory
 __attribute__((visibility("hidden"))) bool uprobe_peek1(u64 address, u64* out);
 __attribute__((visibility("hidden"))) u64 uprobe_peek_words(u64 address, u64* out, u64 count);  // readable ones
 __attribute__((visibility("hidden"))) bool uprobe_poke8(u64 address, u64 value);

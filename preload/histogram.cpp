@@ -119,8 +119,22 @@ struct Key {
   u64 words[shared::kMaxHistogramKey / 8];
 };
 
-UPROBE_IN_SECTION bool build_key(const RecordBuilder& builder, const Payload& payload, const Map& map, Key& key) {
-  for (u32 i = 0; i < map.key_bytes / 8; ++i) *const_cast<volatile u64*>(&key.words[i]) = 0;
+// The bytes before a stack at the end of the key; all where there is none.
+UPROBE_IN_SECTION u32 bytes_before_stack(const Map& map) {
+  for (u32 i = 0; i < map.keys; ++i) {
+    const HistogramField& field = map.head->keys[i];
+    const bool is_stack = static_cast<HistogramSource>(field.source) == HistogramSource::stack;
+    if (is_stack && u32{field.key_offset} + bytes_of(HistogramSource::stack) == map.key_bytes) return field.key_offset;
+  }
+  return map.key_bytes;
+}
+
+// `used`: the bytes of the key before the zeroes after the last frame of a stack at its end.
+UPROBE_IN_SECTION bool build_key(const RecordBuilder& builder, const Payload& payload, const Map& map, Key& key,
+                                 u32& used) {
+  const u32 tail = bytes_before_stack(map);
+  used = map.key_bytes;
+  for (u32 i = 0; i < tail / 8; ++i) *const_cast<volatile u64*>(&key.words[i]) = 0;
   for (u32 i = 0; i < map.keys; ++i) {
     const HistogramField field = map.head->keys[i];
     const auto source = static_cast<HistogramSource>(field.source);
@@ -129,9 +143,10 @@ UPROBE_IN_SECTION bool build_key(const RecordBuilder& builder, const Payload& pa
     if (source == HistogramSource::task_name) {
       // The kernel fills the bytes after a name with zeroes.
       if (!fetch_name(builder, reinterpret_cast<u8*>(to))) return false;
-    } else if (source == HistogramSource::stack)
-      walk_stack(*builder.hit, *builder.event, to, shared::kHistogramFrames);
-    else if (source == HistogramSource::number || source == HistogramSource::cpu)
+    } else if (source == HistogramSource::stack) {
+      const u32 frames = unwind_stack(*builder.hit, *builder.event, to, shared::kHistogramFrames);
+      if (field.key_offset == tail) used = tail + 8 * frames;
+    } else if (source == HistogramSource::number || source == HistogramSource::cpu)
       *to = number_key(builder, field, payload);
     else
       put_text(reinterpret_cast<u8*>(to), field, payload);
@@ -139,34 +154,46 @@ UPROBE_IN_SECTION bool build_key(const RecordBuilder& builder, const Payload& pa
   return true;
 }
 
-// Each word is mixed with the ones before (the finaliser of MurmurHash3's 64-bit variant spreads it).
-UPROBE_IN_SECTION u32 hash_of(const Key& key, u32 bytes) {
-  u64 hash = bytes;
-  for (u32 i = 0; i < bytes / 8; ++i) {
-    hash = (hash ^ key.words[i]) * 0xff51afd7ed558ccd;
-    hash ^= hash >> 33;
-  }
-  return static_cast<u32>((hash * 0xc4ceb9fe1a85ec53) >> 32);
+// The finaliser of MurmurHash3's 64-bit variant spreads each word.
+UPROBE_IN_SECTION u64 mixed(u64 hash, u64 word) {
+  hash = (hash ^ word) * 0xff51afd7ed558ccd;
+  return hash ^ hash >> 33;
 }
 
-UPROBE_IN_SECTION bool has_key(const Map& map, u32 number, const Key& key) {
+// Each word is mixed with every other one before it: a processor does two such chains at a time.
+UPROBE_IN_SECTION u32 hash_of(const Key& key, u32 bytes) {
+  u64 hash = bytes, other = 0;
+  u32 i = 0;
+  for (; i + 1 < bytes / 8; i += 2) hash = mixed(hash, key.words[i]), other = mixed(other, key.words[i + 1]);
+  if (i < bytes / 8) hash = mixed(hash, key.words[i]);
+  return static_cast<u32>((mixed(hash, other) * 0xc4ceb9fe1a85ec53) >> 32);
+}
+
+// A key and its hash.
+struct Wanted {
+  const Key& key;
+  u32 used, hash;
+};
+
+// What is after the used bytes of an entry is zero; a frame is not.
+UPROBE_IN_SECTION bool has_key(const Map& map, u32 number, const Wanted& wanted) {
   if (number >= map.entry_count) return false;
   const u64* words = entry_of(map, number) + map.sums;
-  for (u32 i = 0; i < map.key_bytes / 8; ++i)
-    if (words[i] != key.words[i]) return false;
-  return true;
+  for (u32 i = 0; i < wanted.used / 8; ++i)
+    if (words[i] != wanted.key.words[i]) return false;
+  return wanted.used >= map.key_bytes || words[wanted.used / 8] == 0;
 }
 
 // The caller has claimed the slot. Null: every entry is taken, and the slot stays claimed, since other writers may have passed
 // it.
-UPROBE_IN_SECTION u64* make_entry(const Map& map, HistogramSlot& slot, u32 hash, const Key& key) {
+UPROBE_IN_SECTION u64* make_entry(const Map& map, HistogramSlot& slot, const Wanted& wanted) {
   u32& next = map.counts->next_entry;
   if (__atomic_load_n(&next, __ATOMIC_RELAXED) >= map.entry_count) return nullptr;
   const u32 number = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
   if (number >= map.entry_count) return nullptr;
   u64* const entry = entry_of(map, number);
-  copy_words(entry + map.sums, key.words, map.key_bytes);
-  __atomic_store_n(&slot, u64{hash} << 32 | (shared::kSlotEntry + number), __ATOMIC_RELEASE);
+  copy_words(entry + map.sums, wanted.key.words, wanted.used);
+  __atomic_store_n(&slot, u64{wanted.hash} << 32 | (shared::kSlotEntry + number), __ATOMIC_RELEASE);
   return entry;
 }
 
@@ -181,29 +208,30 @@ UPROBE_IN_SECTION HistogramSlot wait_for(const HistogramSlot& slot) {
   return word;
 }
 
-UPROBE_IN_SECTION u64* entry_if(const Map& map, HistogramSlot word, u32 hash, const Key& key) {
+UPROBE_IN_SECTION u64* entry_if(const Map& map, HistogramSlot word, const Wanted& wanted) {
   const u32 state = static_cast<u32>(word);
-  const bool is_ready = word >> 32 == hash && state >= shared::kSlotEntry;
-  return is_ready && has_key(map, state - shared::kSlotEntry, key) ? entry_of(map, state - shared::kSlotEntry)
-                                                                   : nullptr;
+  const bool is_ready = word >> 32 == wanted.hash && state >= shared::kSlotEntry;
+  return is_ready && has_key(map, state - shared::kSlotEntry, wanted) ? entry_of(map, state - shared::kSlotEntry)
+                                                                      : nullptr;
 }
 
 // Null: there is no room. Looks at each slot at most once, and waits at most once before each free one.
-UPROBE_IN_SECTION u64* find_entry(const Map& map, const Key& key) {
-  const u32 hash = hash_of(key, map.key_bytes), mask = map.slot_count - 1;
-  const HistogramSlot claimed = u64{hash} << 32 | shared::kSlotClaimed;
+UPROBE_IN_SECTION u64* find_entry(const Map& map, const Key& key, u32 used) {
+  const Wanted wanted{key, used, hash_of(key, used)};
+  const u32 mask = map.slot_count - 1;
+  const HistogramSlot claimed = u64{wanted.hash} << 32 | shared::kSlotClaimed;
   const HistogramSlot* other = nullptr;  // claimed by a writer that may be adding this key
-  for (u32 tries = 0, at = hash & mask; tries <= mask; ++tries, at = (at + 1) & mask) {
+  for (u32 tries = 0, at = wanted.hash & mask; tries <= mask; ++tries, at = (at + 1) & mask) {
     HistogramSlot& slot = map.slots[at];
     HistogramSlot word = __atomic_load_n(&slot, __ATOMIC_ACQUIRE);
     if (word == 0 && other != nullptr) {
-      if (u64* const entry = entry_if(map, wait_for(*other), hash, key)) return entry;
+      if (u64* const entry = entry_if(map, wait_for(*other), wanted)) return entry;
       other = nullptr;
     }
     if (word == 0 && __atomic_load_n(&map.counts->next_entry, __ATOMIC_RELAXED) >= map.entry_count) return nullptr;
     if (word == 0 && __atomic_compare_exchange_n(&slot, &word, claimed, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE))
-      return make_entry(map, slot, hash, key);
-    if (u64* const entry = entry_if(map, word, hash, key)) return entry;
+      return make_entry(map, slot, wanted);
+    if (u64* const entry = entry_if(map, word, wanted)) return entry;
     if (word == claimed) other = &slot;
   }
   return nullptr;
@@ -233,8 +261,9 @@ UPROBE_IN_SECTION Key* key_of(const RecordBuilder& builder) {
 UPROBE_IN_SECTION u8 look_up(const RecordBuilder& builder, const Payload& payload, const Map& map, bool belongs,
                              Addend& addend) {
   Key* const key = belongs ? key_of(builder) : nullptr;
-  const bool is_key = key != nullptr && is_known(builder, map, payload) && build_key(builder, payload, map, *key);
-  addend.sums = is_key ? find_entry(map, *key) : nullptr;
+  u32 used = 0;
+  const bool is_key = key != nullptr && is_known(builder, map, payload) && build_key(builder, payload, map, *key, used);
+  addend.sums = is_key ? find_entry(map, *key, used) : nullptr;
   if (addend.sums == nullptr) return addend.sums = &map.counts->dropped, u8{0};
   for (u32 i = 0; i + 1 < map.sums; ++i) {
     const HistogramField field = map.head->values[i];

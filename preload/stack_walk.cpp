@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "preload/stack_walk.h"
 
+#include "arch/shared/unwinding.h"
 #include "preload/stubs.h"
+#include "preload/unwind_rules.h"
 
 namespace uprobe::agent {
 namespace {
@@ -52,6 +54,82 @@ UPROBE_IN_SECTION u32 walk_stack(const Hit& hit, const Event& event, u64* frames
     add(next, link + 8);
     low = link + 8;
     if (!reader.load8(link, link)) break;
+  }
+  return count;
+}
+
+namespace {
+
+// A frame of an alloca may be as large as a stack.
+constexpr u64 kMostDescribedBytes = u64{64} << 20;
+
+// The registers by which a frame's caller is found. `is_exact`: the code at `ip` is what runs next, and not what follows a call.
+struct Step {
+  u64 ip, sp, link;
+  bool is_exact = true;
+};
+
+// By the chain of frame pointers. A function that has just been entered has no link of its own yet. In code that uses the register for
+// something else a word of data may be taken for a return address: where no memory is, there is no code.
+UPROBE_IN_SECTION void follow_link(bool is_at_entry, Step& step) {
+  const u64 link = step.link;
+  if (is_at_entry) {
+    step.ip = uprobe_peek_word(step.sp);
+    step.sp += 8;
+  } else if (link >= step.sp && link - step.sp < kMostFrameBytes && link % 8 == 0) {
+    const u64 address = uprobe_peek_word(link + 8);
+    step.ip = address != 0 && uprobe_peek_word(address) != 0 ? address : 0;
+    step.sp = link + 16;
+    step.link = uprobe_peek_word(link);
+  } else {
+    step.ip = 0;
+  }
+}
+
+UPROBE_IN_SECTION void leave_signal(Step& step) {
+  const u64 frame = step.sp;
+  step.ip = uprobe_peek_word(frame + shared::kSignalCodeAt);
+  step.sp = uprobe_peek_word(frame + shared::kSignalStackPointerAt);
+  step.link = uprobe_peek_word(frame + shared::kSignalFramePointerAt);
+  step.is_exact = true;
+}
+
+UPROBE_IN_SECTION void follow_rule(const UnwindRule& rule, Step& step) {
+  const u64 link_at = static_cast<u64>(i64{rule.link_at});
+  u64 begin = (rule.base == FrameBase::stack ? step.sp : step.link) + static_cast<u64>(i64{rule.distance});
+  if (rule.base == FrameBase::word) begin = uprobe_peek_word(begin);
+  const bool is_above = begin > step.sp && begin - step.sp <= kMostDescribedBytes && begin % 8 == 0;
+  step.ip = is_above ? uprobe_peek_word(begin - 8) : 0;
+  if (rule.link != CallersLink::kept)
+    step.link = uprobe_peek_word((rule.link == CallersLink::from_link ? step.link : begin) + link_at);
+  step.sp = begin;
+}
+
+// `ip` becomes 0 where there is no caller.
+UPROBE_IN_SECTION void go_to_caller(const Hit& hit, bool is_at_entry, Step& step) {
+  const UnwindRule rule = unwind_rule(*hit.block, step.is_exact ? step.ip : step.ip - 1);
+  step.is_exact = false;
+  if (rule.base == FrameBase::stack || rule.base == FrameBase::frame || rule.base == FrameBase::word)
+    follow_rule(rule, step);
+  else if (rule.base == FrameBase::unknown)
+    follow_link(is_at_entry, step);
+  else if (rule.base == FrameBase::signal)
+    leave_signal(step);
+  else
+    step.ip = 0;
+}
+
+}  // namespace
+
+UPROBE_IN_SECTION u32 unwind_stack(const Hit& hit, const Event& event, u64* frames, u32 most) {
+  if (!hit.may_fault || hit.block->code_file_count == 0) return walk_stack(hit, event, frames, most);
+  const Registers& registers = *hit.registers;
+  Step step{registers[shared::Reg::ip], registers[shared::Reg::sp], registers[shared::kFrameRegister]};
+  const bool is_at_entry = (event.flags & shared::kEventAtEntry) != 0;
+  u32 count = 0;
+  while (count < most && step.ip != 0) {
+    frames[count++] = step.ip = past_stubs(step.ip);
+    go_to_caller(hit, is_at_entry && count == 1, step);
   }
   return count;
 }

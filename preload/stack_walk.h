@@ -12,6 +12,10 @@ namespace uprobe::agent {
 // address. `places`, if given, gets the address of each.
 u32 walk_stack(const Hit& hit, const Event& event, u64* frames, u32 most, u64* places = nullptr);
 
+// The same by the unwind tables of the files that the code is of, where the tool has listed these (shared::CodeFile), and by a frame
+// pointer only where no table describes the code. Also reads the tables.
+u32 unwind_stack(const Hit& hit, const Event& event, u64* frames, u32 most);
+
 // Writes a shared::StackHead and its data, with at most `copy_limit` bytes of the stack; at most shared::kMaxStack bytes in
 // all. Returns the number of bytes, a multiple of 8.
 u32 record_stack(const Hit& hit, const Event& event, u8* at, u32 copy_limit);

@@ -118,6 +118,9 @@ class ProbeSet {
   // Removes all that an event wants, and points that then have no consumer.
   void remove(std::uint16_t event);
   bool wants_stubs() const { return wants_stubs_; }
+  // The agent is to unwind stacks.
+  void want_unwinding() { wants_unwinding_ = true; }
+  bool wants_unwinding() const { return wants_unwinding_; }
   // A place where the agent asks the tool about libraries; a probe may be there as well.
   void add_hook(plan::Site site);
   const std::vector<FilePoints>& files() const { return files_; }
@@ -136,7 +139,7 @@ class ProbeSet {
   std::vector<PlannedSemaphore> semaphores_;
   std::set<std::uint16_t> with_semaphore_;  // events
   std::size_t size_ = 0;
-  bool wants_stubs_ = false;
+  bool wants_stubs_ = false, wants_unwinding_ = false;
 };
 
 }  // namespace uprobe::control

@@ -41,6 +41,7 @@ ProcessBlock lay_out(std::size_t capacity) {
   head.consumer_offset = table(2 * capacity * sizeof(Consumer));
   head.hash_offset = table(2 * capacity * sizeof(std::uint32_t));
   head.code_file_offset = table(shared::kCodeFiles * sizeof(shared::CodeFile));
+  head.unwind_offset = table(shared::kUnwindRows * sizeof(shared::UnwindRow));
   head.thread_offset = table(shared::kThreadEntries * sizeof(shared::ThreadEntry));
   head.block_bytes = (at + 4095) / 4096 * 4096;
   return head;
@@ -198,6 +199,7 @@ Status Block::note_code(target::Target& target, const shared::CodeFile& file) {
   *free = file;
   RETURN_IF_ERROR(write(static_cast<std::size_t>(free - code_files_.begin())));
   head_->code_file_count = static_cast<std::uint32_t>(code_files_.size());
+  ++head_->code_changes;
   return write_head(target);
 }
 

@@ -116,6 +116,7 @@ class HistogramReader {
   Status size(Piece number);
   Status values();
   Status keys();
+  void place_keys();
   Status sorts();
   Status sort(Piece piece);
   Result<HistogramWord> word(Piece piece, bool is_key);
@@ -303,12 +304,24 @@ Status HistogramReader::keys() {
     if (!key) return key.error();
     const auto bytes = bytes_of(static_cast<HistogramSource>(key->field.source));
     if (plan_.key_bytes + bytes > shared::kMaxHistogramKey)
-      return fail(piece.at, "the keys are larger than 384 bytes (a string is 256, a stack 128, a number 8)");
-    key->field.key_offset = static_cast<std::uint16_t>(plan_.key_bytes);
+      return fail(piece.at, "the keys are larger than 1,280 bytes (a string is 256, a stack 1,024, a number 8)");
     plan_.key_bytes += bytes;
     plan_.keys.push_back(key.take());
   }
+  place_keys();
   return ok();
+}
+
+// A stack comes last: agents leave out what is after its last frame.
+void HistogramReader::place_keys() {
+  std::uint32_t at = 0;
+  for (const bool is_stack : {false, true})
+    for (HistogramWord& key : plan_.keys) {
+      const auto source = static_cast<HistogramSource>(key.field.source);
+      if ((source == HistogramSource::stack) != is_stack) continue;
+      key.field.key_offset = static_cast<std::uint16_t>(at);
+      at += bytes_of(source);
+    }
 }
 
 Status HistogramReader::sort(Piece piece) {

@@ -172,10 +172,19 @@ Result<SwitchPlan> Planner::plan() {
   return std::move(plan_);
 }
 
+bool is_stack(const program::HistogramWord& key) {
+  return static_cast<shared::HistogramSource>(key.field.source) == shared::HistogramSource::stack;
+}
+
 bool shows_symbol(const program::HistogramWord& key) {
   return key.modifier == program::HistogramModifier::symbol ||
-         key.modifier == program::HistogramModifier::symbol_offset ||
-         static_cast<shared::HistogramSource>(key.field.source) == shared::HistogramSource::stack;
+         key.modifier == program::HistogramModifier::symbol_offset || is_stack(key);
+}
+
+bool has_key(const SwitchPlan& plan, bool (*is_it)(const program::HistogramWord&)) {
+  return std::ranges::any_of(plan.histograms, [is_it](const trace::EventHistogram& histogram) {
+    return std::ranges::any_of(histogram.plan.keys, is_it);
+  });
 }
 
 }  // namespace
@@ -191,10 +200,10 @@ bool changes_program(const SwitchPlan& plan, std::size_t probe) {
 bool shows_addresses(const SwitchPlan& plan) {
   const bool has_stacks = std::ranges::any_of(
       plan.triggers, [](const TriggerProgram& trigger) { return trigger.kind == shared::TriggerKind::stack; });
-  return has_stacks || std::ranges::any_of(plan.histograms, [](const trace::EventHistogram& histogram) {
-           return std::ranges::any_of(histogram.plan.keys, shows_symbol);
-         });
+  return has_stacks || has_key(plan, shows_symbol);
 }
+
+bool has_stack_keys(const SwitchPlan& plan) { return has_key(plan, is_stack); }
 
 Result<SwitchPlan> plan_switches(const spec::DefinitionSet& definitions,
                                  const std::vector<program::EventLayout>& layouts, unsigned cpus,

@@ -38,6 +38,8 @@ bool changes_program(const SwitchPlan& plan, std::size_t probe);
 
 // Whether a trigger shows names of code addresses.
 bool shows_addresses(const SwitchPlan& plan);
+// Whether the agent unwinds stacks, to count by them.
+bool has_stack_keys(const SwitchPlan& plan);
 
 // `layouts`: per probe, of its event. An error is about a trigger: Error::where is its text.
 Result<SwitchPlan> plan_switches(const spec::DefinitionSet& definitions,

@@ -347,7 +347,9 @@ Result<SwitchPlan> ProbeBuilder::plan_switches(const std::vector<Probe>& probes,
   };
   const ChangeRules rules{
       .are_allowed = options_.allows_change, .may_call_back = options_.allows_callbacks, .look = look};
-  return uprobe::plan_switches(definitions_, layouts, cpus_, rules);
+  auto plan = uprobe::plan_switches(definitions_, layouts, cpus_, rules);
+  if (plan && has_stack_keys(*plan)) in.want_unwinding();
+  return plan;
 }
 
 }  // namespace uprobe

@@ -21,7 +21,7 @@ using u64 = std::uint64_t;
 using i32 = std::int32_t;
 using i64 = std::int64_t;
 
-inline constexpr u32 kAbiVersion = 21;
+inline constexpr u32 kAbiVersion = 22;
 
 // Limits of the kernel's interface (kernel/trace/trace_probe.h, 6.18), mirrored.
 inline constexpr u32 kMaxArguments = 128;

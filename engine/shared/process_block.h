@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The process block: the tables by which the agent of one traced process finds its probe points and their consumers.
 //
-//   [ ProcessBlock | Point[] | Undo[] | Consumer[] | hash u32[] | ThreadEntry[] | CodeFile[] ]     (in any order, see *_offset)
+//   [ ProcessBlock | Point[] | Undo[] | Consumer[] | hash u32[] | ThreadEntry[] | CodeFile[] | UnwindRow[] ]     (in any order, see *_offset)
 //
 //   address --hash--> Point[i] --consumer--> Consumer --next--> older Consumer ...
 //                     Undo[i]                `--> event `event` of session `session`
@@ -200,12 +200,21 @@ static_assert(sizeof(BarredCode) == 48);
 inline constexpr u32 kBarredCodes = 16;
 
 // Mapped code of a file, [begin, end), and the address of its .eh_frame_hdr; 0: it has none. Filled in only for sessions with
-// return stubs.
+// return stubs, and
+// with stacks that the agent unwinds.
 struct CodeFile {
   u64 begin, end;
   u64 unwind_header;
 };
 inline constexpr u32 kCodeFiles = 1024;
+
+// How the agent unwinds at one place in the code (preload/unwind_rules.h): kept by it, for itself, in a table with a place for each
+// hash of an address. `check` is made of the rule, the address and what else the rule depends on, so that an entry that is half
+// written, or of other code, is none. The tool writes nothing there.
+struct UnwindRow {
+  u64 check, rule;
+};
+inline constexpr u32 kUnwindRows = 4096;  // a power of two
 
 // A file that events read data of. Its addresses in this process are `bias` above its link-time addresses. It may be unmapped
 // before the tool knows: the word at `sentinel_at` is then no longer `sentinel`, and the agent reads none of its data.
@@ -384,8 +393,10 @@ struct ProcessBlock {
   // At so many library hooks the agent need not ask. The loader of a new program has two before the program begins: with nothing
   // mapped yet, and when all is relocated; its own calls of mmap have shown the tool all code by then.
   u32 quiet_hooks;
-  u64 stack_end;  // of the first thread's stack; 0: not known
-  u64 reserved2[7];
+  u64 stack_end;      // of the first thread's stack; 0: not known
+  u32 unwind_offset;  // of UnwindRow[kUnwindRows]
+  u32 code_changes;   // how often the list of code files has changed
+  u64 reserved2[6];
   MappedObject objects[kMappedObjects];  // Op::load_object names them
   JumpRange jump_ranges[kJumpRanges];
   BarredCode barred[kBarredCodes];

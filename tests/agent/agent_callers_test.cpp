@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Which callers may return through a stub: by the unwind information of this program and of its libraries.
-#include <elf.h>
 #include <gtest/gtest.h>
-#include <link.h>
 #include <sys/mman.h>
 
 #include <cstring>
@@ -31,38 +29,16 @@ namespace {
 
 using shared::CodeFile;
 
-struct FileBlock {
-  shared::ProcessBlock head;
-  CodeFile files[shared::kCodeFiles];
-};
-
-int add_files(dl_phdr_info* info, std::size_t, void* data) {
-  auto& files = *static_cast<std::vector<CodeFile>*>(data);
-  u64 header = 0;
-  for (int i = 0; i < info->dlpi_phnum; ++i)
-    if (info->dlpi_phdr[i].p_type == PT_GNU_EH_FRAME) header = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
-  for (int i = 0; i < info->dlpi_phnum; ++i) {
-    const auto& part = info->dlpi_phdr[i];
-    const u64 begin = info->dlpi_addr + part.p_vaddr;
-    if (part.p_type == PT_LOAD && (part.p_flags & PF_X) != 0) files.push_back({begin, begin + part.p_memsz, header});
-  }
-  return 0;
-}
-
 class Callers : public testing::Test {
  protected:
-  Callers() {
-    empty_block();
+  Callers() : block_(empty_block()), files_(code_files_of(block_)) {
     install_agent_handlers();
-    std::memset(&block_, 0, sizeof block_);
-    std::vector<CodeFile> files;
-    dl_iterate_phdr(add_files, &files);
-    block_.head.code_file_offset = offsetof(FileBlock, files);
-    for (const CodeFile& file : files) block_.files[block_.head.code_file_count++] = file;
+    list_own_code(block_);
   }
-  bool may(u64 address) { return agent::may_return_by_stub(block_.head, address); }
+  bool may(u64 address) { return agent::may_return_by_stub(block_, address); }
 
-  static inline FileBlock block_{};
+  shared::ProcessBlock& block_;
+  CodeFile* files_;
 };
 
 [[gnu::noinline]] u64 caller() { return reinterpret_cast<u64>(__builtin_return_address(0)); }
@@ -74,7 +50,7 @@ TEST_F(Callers, WhatACompilerHasMadeIsDescribed) {
 
 TEST_F(Callers, WhatHasNoDescriptionIsNot) {
   EXPECT_FALSE(may(word_of(bare_code_end)));
-  block_.head.any_caller = 1;
+  block_.any_caller = 1;
   EXPECT_TRUE(may(word_of(bare_code_end)));
 }
 
@@ -88,7 +64,7 @@ TEST_F(Callers, GeneratedCodeBelongsToNoFile) {
 
 TEST_F(Callers, TheCallIsWhatCounts) {
   const u64 here = caller();
-  CodeFile& file = block_.files[0];
+  CodeFile& file = files_[0];
   file.begin = here, file.end = here + 64;
   EXPECT_FALSE(may(here));
   file.begin = here - 1, file.end = here;
@@ -97,12 +73,12 @@ TEST_F(Callers, TheCallIsWhatCounts) {
 
 TEST_F(Callers, WhatDoesNotStandThereAnyMoreIsNotBelieved) {
   const u64 here = caller();
-  const u64 header = block_.files[0].unwind_header;
+  const u64 header = files_[0].unwind_header;
   for (const u64 wrong : {u64{0}, u64{4096}, header + 4, ~u64{0} - 4, word_of(bare_code)}) {
-    block_.files[0].unwind_header = wrong;
+    files_[0].unwind_header = wrong;
     EXPECT_FALSE(may(here)) << wrong;
   }
-  block_.files[0].unwind_header = header;
+  files_[0].unwind_header = header;
   EXPECT_TRUE(may(here));
 }
 
@@ -110,7 +86,7 @@ TEST_F(Callers, WhatDoesNotStandThereAnyMoreIsNotBelieved) {
 TEST_F(Callers, DamagedTablesAreReadWithCare) {
   const u64 here = caller();
   std::vector<u32> table(512, 0x80808080);
-  block_.files[0].unwind_header = word_of(table.data());
+  files_[0].unwind_header = word_of(table.data());
   for (const u32 count : {0U, 1U, 7U, 500U, ~0U}) {
     table[0] = 0x3b031b01, table[2] = count;
     EXPECT_FALSE(may(here)) << count;

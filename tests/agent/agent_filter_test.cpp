@@ -285,7 +285,7 @@ void hit_once(u64 value) {
 
 // uprobe_jump_entry first checks that so much stack is there (arch/x86/entry/jump.S).
 TEST_F(Filters, StackUseIsBounded) {
-  constexpr u32 kLookedFor = 1920 - 128 + sizeof(shared::TrampolineFrame) + 8;
+  constexpr u32 kLookedFor = 2048 - 128 + sizeof(shared::TrampolineFrame) + 8;
   std::vector<Insn> program = one_register(Reg::sp);
   program.insert(program.end() - 1, {insn(Op::begin), insn(Op::load_register, static_cast<u8>(Reg::di)),
                                      insn(Op::store_string, 4, 0, 24)});
@@ -306,17 +306,17 @@ TEST_F(Filters, StackUseIsBounded) {
   text_key.field.source = static_cast<u8>(shared::HistogramSource::text), text_key.field.offset = 24;
   frames_key.field.source = static_cast<u8>(shared::HistogramSource::stack), frames_key.field.key_offset = 256;
   program::HistogramWord name_key{.name = "common_comm"};
-  name_key.field.source = static_cast<u8>(shared::HistogramSource::task_name), name_key.field.key_offset = 128;
+  name_key.field.source = static_cast<u8>(shared::HistogramSource::task_name), name_key.field.key_offset = 1024;
   program::HistogramWord lower_frames = frames_key;
   lower_frames.field.key_offset = 0;
   const program::HistogramPlan named{.values = {{.name = "hitcount", .is_hitcount = true}},
                                      .keys = {lower_frames, name_key},
                                      .bits = 7,
-                                     .key_bytes = 144};
+                                     .key_bytes = 1040};
   const program::HistogramPlan plan{.values = {{.name = "hitcount", .is_hitcount = true}},
                                     .keys = {text_key, frames_key},
                                     .bits = 7,
-                                    .key_bytes = 384};
+                                    .key_bytes = 1280};
   struct Case {
     const char* what;
     std::vector<program::TriggerProgram> triggers;
@@ -334,6 +334,8 @@ TEST_F(Filters, StackUseIsBounded) {
     const std::string text(300, 't');
     HitState in = make_state(1, 0), out{};
     in.registers[5] = word_of(text.c_str());
+    if (agent::uprobe_block->code_file_count == 0) list_own_code(*agent::uprobe_block);
+    ++agent::uprobe_block->code_changes;  // unwind tables are read again
     hit_check(&in, &out);
     u64 sp = 0;
     for (u32 i = 0; i < session.area().ring_count(); ++i)

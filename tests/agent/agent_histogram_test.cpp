@@ -223,9 +223,9 @@ TEST_F(Histograms, AbandonedSlotsAreSkipped) {
 TEST_F(Histograms, NothingIsBelieved) {
   std::mt19937_64 random(11);
   for (int round = 0; round < 3000; ++round) {
-    OneEvent events =
-        session({by_number(), plan_of({word(HistogramSource::text, 24), word(HistogramSource::stack, 0, 0, 256)}, 384)},
-                cpus(), shared::kMinRingBytes);
+    OneEvent events = session(
+        {by_number(), plan_of({word(HistogramSource::text, 24), word(HistogramSource::stack, 0, 0, 256)}, 1280)},
+        cpus(), shared::kMinRingBytes);
     agent::AreaHeader* const header = events.header();
     auto* const table = reinterpret_cast<u64*>(static_cast<u8*>(events.area().base()) + header->histogram_offset);
     for (int i = 0; i < 4; ++i) table[random() % 48] = random() >> random() % 64;

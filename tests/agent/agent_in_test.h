@@ -3,7 +3,9 @@
 // holes.
 #pragma once
 
+#include <elf.h>
 #include <gtest/gtest.h>
+#include <link.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -28,15 +30,28 @@ inline constexpr std::size_t kPage = 4096;
 inline u64 word_of(const void* pointer) { return reinterpret_cast<u64>(pointer); }
 inline u64 word_of(void (*function)()) { return reinterpret_cast<u64>(function); }
 
+// By which the agent unwinds; empty.
+struct UnwindTables {
+  shared::CodeFile files[shared::kCodeFiles];
+  shared::UnwindRow rows[shared::kUnwindRows];
+};
+// Both are part of one object.
+inline void place_unwind_tables(shared::ProcessBlock& block, const UnwindTables& tables) {
+  block.code_file_offset = static_cast<u32>(word_of(tables.files) - word_of(&block));
+  block.unwind_offset = static_cast<u32>(word_of(tables.rows) - word_of(&block));
+}
+
 // The process's one block, empty but for the data of a test.
 inline shared::ProcessBlock& empty_block() {
   static struct {
     shared::ProcessBlock head;
     shared::ThreadEntry threads[shared::kThreadEntries];
     u32 hash[2];  // of no points
+    UnwindTables unwinding;
   } tables;
   std::memset(&tables, 0, sizeof tables);
   shared::ProcessBlock& block = tables.head;
+  place_unwind_tables(block, tables.unwinding);
   block.thread_offset = offsetof(decltype(tables), threads);
   block.hash_offset = offsetof(decltype(tables), hash);
   block.hash_bits = 1;
@@ -44,6 +59,28 @@ inline shared::ProcessBlock& empty_block() {
   block.pid = static_cast<u32>(::getpid());
   agent::uprobe_block = &block;
   return block;
+}
+
+inline shared::CodeFile* code_files_of(shared::ProcessBlock& block) {
+  return agent::at_offset<shared::CodeFile>(&block, block.code_file_offset);
+}
+
+// Lists the code of this process in the block, as the tool does.
+inline void list_own_code(shared::ProcessBlock& block) {
+  const auto add = [](dl_phdr_info* info, std::size_t, void* data) {
+    auto& to = *static_cast<shared::ProcessBlock*>(data);
+    u64 header = 0;
+    for (int i = 0; i < info->dlpi_phnum; ++i)
+      if (info->dlpi_phdr[i].p_type == PT_GNU_EH_FRAME) header = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+    for (int i = 0; i < info->dlpi_phnum; ++i) {
+      const auto& part = info->dlpi_phdr[i];
+      const u64 begin = info->dlpi_addr + part.p_vaddr;
+      if (part.p_type == PT_LOAD && (part.p_flags & PF_X) != 0)
+        code_files_of(to)[to.code_file_count++] = {begin, begin + part.p_memsz, header};
+    }
+    return 0;
+  };
+  ::dl_iterate_phdr(add, &block);
 }
 
 inline void install(int signal, void (*entry)()) {

@@ -20,6 +20,7 @@ struct PointBlock {
   shared::Consumer consumers[2];
   u32 hash[2];
   shared::ThreadEntry threads[shared::kThreadEntries];
+  UnwindTables unwinding;
 };
 
 // The process's one, agent::uprobe_block from now on.
@@ -33,6 +34,7 @@ inline PointBlock& point_block() {
   head.consumer_offset = offsetof(PointBlock, consumers), head.consumer_count = 1;
   head.hash_bits = 1, head.hash_offset = offsetof(PointBlock, hash);
   head.thread_offset = offsetof(PointBlock, threads);
+  place_unwind_tables(head, block.unwinding);
   block.point.consumer = 1;
   agent::uprobe_block = &head;
   agent::learn_rseq(head);

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Histograms: their counts and their output, for programs that make a known number of calls."""
+import collections
 import os
 import re
 import signal
 import subprocess
+import sys
 
 import harness
 
@@ -189,6 +191,37 @@ class Tables(Counted):
                          ["==> t/e <==", "keys=n", "keys=q", "==> t/o <==", "keys=n"])
 
 
+class Stacks(harness.TestCase):
+    """Stacks as keys, which the program unwinds, against the tool's unwinding of copies."""
+
+    def run_python(self, name, *options):
+        libc = harness.libc_of(sys.executable)
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        seen = harness.run([*harness.tracer("-q", "-b", "64M", *options), "-p", f"p:m {libc}:malloc", *self.last, "--", sys.executable,
+                            "-I", "-S", "-c", "import json"], env=environment)
+        self.assertEqual(seen.returncode, 0, seen.stderr)
+        with open(self.path(name), encoding="latin-1") as file:
+            return file.read()
+
+    def test_as_the_tool_unwinds(self):
+        self.last = ("--trigger=hist:keys=stacktrace:size=65536",)
+        table = self.run_python("table", "-o", self.path("trace"), "--hist-file", self.path("table"))
+        counted = collections.Counter()
+        for frames, count in re.findall(r"\{ common_stacktrace:\n(.*?)\} hitcount: +(\d+)", table, re.S):
+            names = [re.sub(r"\+0x\w+/0x\w+$", "", frame) for frame in re.findall(r"^ {9}(.*?),?$", frames, re.M)]
+            counted[";".join(re.sub(r"^.*/([^/]+)\[.*\]$", r"[\1]", name) for name in reversed(names))] += int(count)
+        self.last = ()
+        folded = self.run_python("folded", "-k", "--overflow=wait", "--format=folded", "-o", self.path("folded"))
+        unwound = collections.Counter()
+        for line in folded.splitlines():
+            stack, _, count = line.rpartition(" ")
+            unwound[stack.partition(";")[2]] += int(count)
+        self.assertEqual(totals(table)[0][2], 0)
+        self.assertGreater(len(counted), 200)
+        # What the tool cannot unwind are frames beyond the copy.
+        self.assertGreater((counted & unwound).total(), 0.95 * unwound.total(), (counted - unwound).most_common(3))
+
+
 class Counts(Counted):
     def sums(self, text):
         return {int(n): (int(hits), int(q)) for n, hits, q in re.findall(r"\{ n: +(\d+) \} hitcount: +(\d+)  q: +(\d+)", text)}
@@ -284,7 +317,7 @@ class Refusals(Counted):
         ("hist:keys=common_timestamp", "time stamps as keys and values are not available in this version", "common_t"),
         ("hist:keys=n,q,cpu,n", "a histogram has three keys at most", "n"),
         ("hist:keys=n:vals=n,q,n", "a histogram has two values at most, besides hitcount", "n"),
-        ("hist:keys=name,name", "the keys are larger than 384 bytes", "name"),
+        ("hist:keys=stacktrace,stacktrace", "the keys are larger than 1,280 bytes", "stacktrace"),
         ("hist:keys=n if nope == 1", "Field not found", None),
         ("hist:keys=n if", "'if FILTER' is what may follow", "if"),
     )

@@ -5,12 +5,14 @@
 #include <cstddef>
 
 #include "arch/shared/registers.h"
+#include "arch/shared/unwinding.h"
 
 namespace uprobe::arch {
 
 // Those that unwind tables speak of; the last one is the return address.
 inline constexpr std::size_t kFrameRegisters = 17;
-inline constexpr std::size_t kFrameBx = 3, kFrameBp = 6, kFrameSp = 7, kFrameIp = 16;
+inline constexpr std::size_t kFrameBx = 3, kFrameBp = shared::kUnwindFramePointer,
+                             kFrameSp = shared::kUnwindStackPointer, kFrameIp = shared::kUnwindReturnAddress;
 inline constexpr std::size_t kFramePointer = kFrameBp;
 inline constexpr shared::Reg kByFrameNumber[kFrameRegisters] = {
     shared::Reg::ax,  shared::Reg::dx,  shared::Reg::cx,  shared::Reg::bx,  shared::Reg::si,  shared::Reg::di,

@@ -270,6 +270,14 @@ uprobe_fault_table:
         .size uprobe_peek8, . - uprobe_peek8
         FAULTS  10b, peek_failed
 
+        ENTRY uprobe_peek_word          # u64 (u64 address): 0 where there is no memory
+        .cfi_startproc
+19:     movq    (%rdi), %rax
+        ret
+        .cfi_endproc
+        .size uprobe_peek_word, . - uprobe_peek_word
+        FAULTS  19b, peek_failed
+
         ENTRY uprobe_peek1
         .cfi_startproc
 11:     movzbl  (%rdi), %eax
@@ -401,7 +409,7 @@ uprobe_block:
         .type uprobe_agent, @object
 uprobe_agent:
         .ascii  "upragnt1"
-        .long   21, 64                   # kAbiVersion
+        .long   22, 64                   # kAbiVersion
         .long   uprobe_block - uprobe_agent
         .long   uprobe_trap_entry - uprobe_agent
         .long   uprobe_fault_entry - uprobe_agent

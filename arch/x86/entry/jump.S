@@ -30,7 +30,7 @@
         .p2align 4
 uprobe_jump_entry:
         .cfi_startproc
-        testb   %al, -1920(%rsp)        # as much stack as a hit can need: if there is none it shows here, before anything is done
+        testb   %al, -2048(%rsp)        # as much stack as a hit can need: if there is none it shows here, before anything is done
         pushq   %rbp
         .cfi_adjust_cfa_offset 8
         .cfi_rel_offset rbp, 0

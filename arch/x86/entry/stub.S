@@ -52,7 +52,7 @@
 uprobe_return_entry:
         .cfi_startproc
         .cfi_def_cfa_offset 144
-        pushq   -1920(%rsp)             # as much stack as recording can need: if there is none it shows here
+        pushq   -2048(%rsp)             # as much stack as recording can need: if there is none it shows here
         .cfi_adjust_cfa_offset 8
         leaq    -160(%rsp), %rsp
         .cfi_adjust_cfa_offset 160
