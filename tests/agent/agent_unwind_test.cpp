@@ -150,7 +150,7 @@ TEST_F(Unwinding, HasNoMoreFramesThanAreWanted) {
 // Code without a description is left by the frame pointer, which leads to code or nowhere.
 TEST_F(Unwinding, TakesNoDataForAFrame) {
   list_own_code(block_);
-  static const u8 bare[16] = {1};
+  static const u64 bare[2] = {1, 1};
   u64 stack[8] = {};
   stack[2] = word_of(&stack[4]);
   shared::Registers r{};
