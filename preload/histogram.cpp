@@ -186,14 +186,14 @@ UPROBE_IN_SECTION bool has_key(const Map& map, u32 number, const Wanted& wanted)
 
 // The caller has claimed the slot. Null: every entry is taken, and the slot stays claimed, since other writers may have passed
 // it.
-UPROBE_IN_SECTION u64* make_entry(const Map& map, HistogramSlot& slot, const Wanted& wanted) {
+UPROBE_IN_SECTION u64* make_entry(const Map& map, u32 slot, const Wanted& wanted) {
   u32& next = map.counts->next_entry;
   if (__atomic_load_n(&next, __ATOMIC_RELAXED) >= map.entry_count) return nullptr;
   const u32 number = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
   if (number >= map.entry_count) return nullptr;
   u64* const entry = entry_of(map, number);
   copy_words(entry + map.sums, wanted.key.words, wanted.used);
-  __atomic_store_n(&slot, u64{wanted.hash} << 32 | (shared::kSlotEntry + number), __ATOMIC_RELEASE);
+  __atomic_store_n(&map.slots[slot], u64{wanted.hash} << 32 | (shared::kSlotEntry + number), __ATOMIC_RELEASE);
   return entry;
 }
 
@@ -230,7 +230,7 @@ UPROBE_IN_SECTION u64* find_entry(const Map& map, const Key& key, u32 used) {
     }
     if (word == 0 && __atomic_load_n(&map.counts->next_entry, __ATOMIC_RELAXED) >= map.entry_count) return nullptr;
     if (word == 0 && __atomic_compare_exchange_n(&slot, &word, claimed, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE))
-      return make_entry(map, slot, wanted);
+      return make_entry(map, at, wanted);
     if (u64* const entry = entry_if(map, word, wanted)) return entry;
     if (word == claimed) other = &slot;
   }

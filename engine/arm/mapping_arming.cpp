@@ -533,7 +533,7 @@ Status MappingArming::write_points() {
     if (p.long_jump && !p.known_long_jump) fresh.push_back(std::move(*p.long_jump));
     if (p.prefix_window && !p.prefix_window->known) fresh.push_back(std::move(p.prefix_window->point));
   }
-  RETURN_IF_ERROR(block_.add(target_, std::move(fresh)));
+  RETURN_IF_ERROR(block_.add(target_, fresh));
   std::vector<Block::Change> changes;
   for (const Pending& p : pending_) {
     if (p.known) changes.push_back({*p.known, &p.point});

@@ -255,7 +255,7 @@ Result<std::uint32_t> Block::list_for(const std::vector<Consumer>& consumers, bo
   return chain(more, tail);
 }
 
-Status Block::add(target::Target& target, std::vector<NewPoint> points) {
+Status Block::add(target::Target& target, const std::vector<NewPoint>& points) {
   if (!has_room(points.size())) return full();
   const std::size_t first_point = points_.size();
   for (const NewPoint& added : points) {

@@ -84,7 +84,7 @@ class Block {
   Result<std::uint32_t> list_for(const std::vector<shared::Consumer>& consumers, bool is_known);
   // Publishes points: tables first, the hash last. Does not touch the text. Code::limit when the block is full; nothing has
   // changed then.
-  Status add(target::Target& target, std::vector<NewPoint> points);
+  Status add(target::Target& target, const std::vector<NewPoint>& points);
   // Whether a published point already has all of these consumers; want() adds them, newest first. Used when a probe wants the
   // place of an internal point, or a function that an IFUNC chose.
   bool has(std::uint32_t point, const std::vector<shared::Consumer>& consumers) const;
