@@ -12,7 +12,7 @@
 namespace uprobe::agent {
 namespace {
 
-constexpr u32 kMostBytes = 4096;  // of one program; those of compilers have tens
+constexpr u32 kMostBytes = 4096;    // of one program; those of compilers have tens
 constexpr u32 kMostRemembered = 2;  // compilers need one
 constexpr i64 kMostDistance = 1 << 27;
 

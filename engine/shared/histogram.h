@@ -24,7 +24,7 @@ namespace uprobe::shared {
 inline constexpr u32 kMaxHistogramKeys = 3, kMaxHistogramValues = 2;  // in addition to the count of hits
 inline constexpr u32 kMaxEventHistograms = 4;
 inline constexpr u32 kMinHistogramBits = 7, kMaxHistogramBits = 17, kDefaultHistogramBits = 11;  // entries, log2
-inline constexpr u32 kHistogramText = 256;   // bytes of a string in a key, a NUL at the end included
+inline constexpr u32 kHistogramText = 256;    // bytes of a string in a key, a NUL at the end included
 inline constexpr u32 kHistogramFrames = 128;  // of a stack in a key; zeroes after the last
 inline constexpr u32 kMaxHistogramKey = kHistogramText + 8 * kHistogramFrames;
 
