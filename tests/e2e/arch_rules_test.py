@@ -43,6 +43,7 @@ ALLOWED = {
     ("engine/lex/", "byte"): TEXT,
     ("engine/elf/bytes_view.h", "byte"): FORMAT,
     ("engine/symbolize/call_frames.cpp", "byte"): FORMAT,
+    ("preload/unwind_rules.cpp", "byte"): FORMAT,
     ("engine/elf/eh_frame.cpp", "byte"): FORMAT,
     ("engine/elf/frame_table.cpp", "byte"): FORMAT,
     ("engine/elf/frame_table.h", "byte"): FORMAT,
