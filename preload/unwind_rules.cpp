@@ -12,7 +12,7 @@
 namespace uprobe::agent {
 namespace {
 
-constexpr u32 kMostBytes = 4096;    // of one program; those of compilers have tens
+constexpr u32 kMostBytes = 65536;   // of one program; very large functions have thousands
 constexpr u32 kMostRemembered = 2;  // compilers need one
 constexpr i64 kMostDistance = 1 << 27;
 
@@ -119,7 +119,7 @@ struct Run {
       : common(its_common), wanted(wanted_address), place(begin) {}
 
   UPROBE_IN_SECTION void save_at(TableBytes& bytes, u64 reg, i64 factor) {
-    const i64 at = factor * common.data_unit;
+    const i64 at = static_cast<i64>(static_cast<u64>(factor) * static_cast<u64>(common.data_unit));
     if (reg == shared::kUnwindFramePointer)
       frame.link = CallersLink::below_frame, frame.link_at = bounded(at, bytes.good);
     if (reg == shared::kUnwindReturnAddress) frame.is_odd = at != -static_cast<i64>(sizeof(u64));
