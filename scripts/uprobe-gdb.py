@@ -17,7 +17,7 @@ import gdb
 from gdb.FrameDecorator import FrameDecorator
 from gdb.unwinder import Unwinder, register_unwinder
 
-BLOCK_MAGIC, ABI_VERSION = 0x316b6c6270727075, 21
+BLOCK_MAGIC, ABI_VERSION = 0x316b6c6270727075, 22
 BODY_MAGIC = 0x31312d79646f6275
 AGENT = re.compile(r"^([0-9a-f]+)-[0-9a-f]+ \S+ 00000000 .* (/.*/libuprobe\.so)$", re.M)
 
