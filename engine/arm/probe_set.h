@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/plan/resolve.h"
+#include "engine/process/block.h"
 #include "engine/search/file_look.h"
 #include "engine/shared/process_block.h"
 #include "engine/target/maps.h"
@@ -127,8 +128,8 @@ class ProbeSet {
   // The index of an object, known or new, in shared::ProcessBlock::objects. Code::limit where there are too many.
   Result<std::uint16_t> number_of(const NamedObject& object);
   const std::vector<NamedObject>& objects() const { return objects_; }
-  // The number of points or of definitions, whichever is larger: a block needs room for that many.
-  std::size_t size() const { return size_; }
+  // Of a process's block: for the number of points or of definitions, whichever is larger.
+  BlockNeeds block_needs() const { return {size_, wants_unwinding_}; }
 
  private:
   PlannedPoint& point_for(plan::Site site);

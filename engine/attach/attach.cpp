@@ -200,9 +200,9 @@ Result<Block> reuse_block(StoppedProcess& process, const FoundAgent& found, cons
   return block;
 }
 
-Result<Block> make_block(StoppedProcess& process, const MappedAgent& agent, const trace::Area& area, std::size_t points,
-                         std::size_t part) {
-  return place_block(process, agent, area, std::max(points, kLeastPoints), 0, part);
+Result<Block> make_block(StoppedProcess& process, const MappedAgent& agent, const trace::Area& area,
+                         const BlockNeeds& needs, std::size_t part) {
+  return place_block(process, agent, area, {std::max(needs.points, kLeastPoints), needs.unwinds}, 0, part);
 }
 
 Status tell_agent(StoppedProcess& process, Block& block, std::int32_t tid_offset, const FilterVerdict& filters) {
@@ -295,7 +295,8 @@ Status free_all_of(pid_t launcher) {
 }
 
 Result<Block> attach_agent(StoppedProcess& process, const Result<FoundAgent>& found, const FilterVerdict& filters,
-                           const AgentImage& image, const trace::Area& area, std::size_t points, std::size_t part) {
+                           const AgentImage& image, const trace::Area& area, const BlockNeeds& needs,
+                           std::size_t part) {
   const std::int32_t tid_offset = tid_offset_of(process);
   RETURN_IF_ERROR(check_threads(process, tid_offset));
   if (!found && found.error().code != Code::not_found) return found.error();
@@ -303,7 +304,7 @@ Result<Block> attach_agent(StoppedProcess& process, const Result<FoundAgent>& fo
   const DescriptorRoom room(process.pid());
   const auto agent = found ? Result<MappedAgent>(found->agent) : map_agent(process, image);
   if (!agent) return agent.error();
-  auto block = found ? reuse_block(process, *found, area, part) : make_block(process, *agent, area, points, part);
+  auto block = found ? reuse_block(process, *found, area, part) : make_block(process, *agent, area, needs, part);
   if (!block) return block;
   RETURN_IF_ERROR(tell_agent(process, *block, tid_offset, filters));
   AgentCalls calls(process, *agent);

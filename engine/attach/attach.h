@@ -36,7 +36,7 @@ bool is_in_session(pid_t pid, const Result<FoundAgent>& found);
 // judge_filters().
 Result<Block> attach_agent(target::StoppedProcess& process, const Result<FoundAgent>& found,
                            const FilterVerdict& filters, const AgentImage& agent, const trace::Area& area,
-                           std::size_t points, std::size_t part = 0);
+                           const BlockNeeds& needs, std::size_t part = 0);
 
 // The opposite: text, dispositions, masks and alternate stacks are the program's own again, the area is unmapped; agent, block,
 // islands and stacks stay for the next session. On an Error the text is the program's again if that was possible at all, and

@@ -101,8 +101,8 @@ MappedMemory::Wanted wanted_area(const trace::Area& area) {
   return {bytes, PROT_NONE, MAP_NORESERVE, "the session area", place_far_from_code(bytes)};
 }
 
-MappedMemory::Wanted wanted_block(std::size_t points) {
-  return {Block::bytes_for(points), kReadWrite, MAP_NORESERVE, "the process block"};
+MappedMemory::Wanted wanted_block(const BlockNeeds& needs) {
+  return {Block::bytes_for(needs), kReadWrite, MAP_NORESERVE, "the process block"};
 }
 
 // The files of an area whose mailbox is at `place`.
@@ -257,9 +257,9 @@ struct Places {
 };
 
 // Makes the block at its place, when agent and area are mapped, and tells the agent.
-Result<Block> fill_block(Target& target, const Places& places, const MappedAgent& agent, std::size_t points,
+Result<Block> fill_block(Target& target, const Places& places, const MappedAgent& agent, const BlockNeeds& needs,
                          std::uint64_t blocked) {
-  auto block = Block::create(target, places.block, points);
+  auto block = Block::create(target, places.block, needs);
   if (!block) return block;
   block->head().agent_base = agent.base.value;
   block->head().agent_text = agent.place(agent.header.text).value;
@@ -282,13 +282,13 @@ Result<Block> fill_block(Target& target, const Places& places, const MappedAgent
 }
 
 Result<Block> place_block_by(Target& target, Addr scratch, const MappedAgent& agent, const trace::Area& area,
-                             std::size_t points, std::uint64_t blocked, std::size_t part) {
+                             const BlockNeeds& needs, std::uint64_t blocked, std::size_t part) {
   RETURN_IF_ERROR(make_room(target, area, part));
   MappedMemory mapped(target);
-  const auto places = mapped.map_all(std::array{wanted_area(area), wanted_block(points)});
+  const auto places = mapped.map_all(std::array{wanted_area(area), wanted_block(needs)});
   if (!places) return places.error();
   RETURN_IF_ERROR(map_area(target, places->at(0), scratch, area, part));
-  auto block = fill_block(target, {places->at(0), places->at(1)}, agent, points, blocked);
+  auto block = fill_block(target, {places->at(0), places->at(1)}, agent, needs, blocked);
   if (block) mapped.keep();
   return block;
 }
@@ -316,8 +316,8 @@ Status begin_work(PtraceTarget& target, const MappedAgent& agent, Addr scratch, 
 }
 
 Result<Block> install_agent_by(Target& target, Addr scratch, const MappedAgent& agent, const trace::Area& area,
-                               std::size_t points, std::uint64_t blocked, std::size_t part) {
-  auto block = place_block_by(target, scratch, agent, area, points, blocked, part);
+                               const BlockNeeds& needs, std::uint64_t blocked, std::size_t part) {
+  auto block = place_block_by(target, scratch, agent, area, needs, blocked, part);
   if (block) RETURN_IF_ERROR(begin_work(target, agent, scratch, *block));
   return block;
 }
@@ -349,10 +349,10 @@ bool fill(std::vector<MappedRange> ranges, Addr begin, Addr end) {
 // [ the area | agent | block ], a page apart, in address space of a new program that nothing is in: no other thread can map anything
 // there. Nothing: there is none, or agent and area need a reservation round them.
 std::optional<NewPlaces> free_places(PtraceTarget& target, const AgentImage& agent, const trace::Area& area,
-                                     std::size_t part, std::size_t points) {
+                                     std::size_t part, const BlockNeeds& needs) {
   constexpr std::uint64_t kApart = 4096;
   const std::uint64_t of_area = area_bytes(area), of_agent = agent.span();
-  const std::uint64_t all = of_area + kApart + of_agent + kApart + Block::bytes_for(points);
+  const std::uint64_t all = of_area + kApart + of_agent + kApart + Block::bytes_for(needs);
   const auto maps = target.maps();
   const Addr begin = place_far_from_code(all + kApart);
   if (!maps || !is_free(*maps, begin, all + kApart)) return std::nullopt;
@@ -387,10 +387,10 @@ Status map_all_at_once(Target& target, const NewPlaces& at, const AgentImage& ag
 
 // The same with the block, at places that need no reservation. False: there are none, and nothing is mapped.
 bool map_freely(PtraceTarget& target, NewPlaces& at, const AgentImage& agent, const trace::Area& area, std::size_t part,
-                std::size_t points, EarlyHandlers& handlers) {
-  const auto found = free_places(target, agent, area, part, points);
+                const BlockNeeds& needs, EarlyHandlers& handlers) {
+  const auto found = free_places(target, agent, area, part, needs);
   if (!found) return false;
-  const std::uint64_t of_block = Block::bytes_for(points);
+  const std::uint64_t of_block = Block::bytes_for(needs);
   const SystemCall block =
       target::map_call(found->block, of_block, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE);
   at.agent = found->agent, at.area = found->area, at.block = found->block;
@@ -411,11 +411,11 @@ Status map_all(PtraceTarget& target, const NewPlaces& at, const AgentImage& agen
 }
 
 Status map_with_reservations(PtraceTarget& target, NewPlaces& at, const AgentImage& agent, const trace::Area& area,
-                             std::size_t part, std::size_t points, MappedMemory& mapped,
+                             std::size_t part, const BlockNeeds& needs, MappedMemory& mapped,
                              std::optional<EarlyHandlers>& handlers) {
   handlers.emplace(target, at.scratch + at.scratch_bytes);
   const MappedMemory::Wanted wanted_agent{agent.span(), PROT_NONE, 0, "address space for the agent"};
-  const auto places = mapped.map_all(std::array{wanted_agent, wanted_area(area), wanted_block(points)});
+  const auto places = mapped.map_all(std::array{wanted_agent, wanted_area(area), wanted_block(needs)});
   if (!places) return places.error();
   at.agent = places->at(0), at.area = places->at(1), at.block = places->at(2);
   return map_all(target, at, agent, area, part, handlers);
@@ -474,20 +474,20 @@ Status cover_part(Target& target, Addr base, const trace::Area& area) {
   return made ? ok() : Status(made.error());
 }
 
-Result<Block> place_block(Target& target, const MappedAgent& agent, const trace::Area& area, std::size_t points,
+Result<Block> place_block(Target& target, const MappedAgent& agent, const trace::Area& area, const BlockNeeds& needs,
                           std::uint64_t blocked, std::size_t part) {
   MappedMemory scratch_memory(target);
   auto scratch = scratch_memory.map_scratch();
   if (!scratch) return scratch.error();
-  return place_block_by(target, *scratch, agent, area, points, blocked, part);
+  return place_block_by(target, *scratch, agent, area, needs, blocked, part);
 }
 
-Result<Block> install_agent(Target& target, const MappedAgent& agent, const trace::Area& area, std::size_t points,
+Result<Block> install_agent(Target& target, const MappedAgent& agent, const trace::Area& area, const BlockNeeds& needs,
                             std::uint64_t blocked, std::size_t part) {
   MappedMemory scratch_memory(target);
   auto scratch = scratch_memory.map_scratch();
   if (!scratch) return scratch.error();
-  return install_agent_by(target, *scratch, agent, area, points, blocked, part);
+  return install_agent_by(target, *scratch, agent, area, needs, blocked, part);
 }
 
 Status uninstall_handlers(Target& target, Block& block) {
@@ -502,8 +502,8 @@ Status uninstall_handlers(Target& target, Block& block) {
   return set_dispositions(target, *scratch, all);
 }
 
-Result<Block> load_agent(PtraceTarget& target, const AgentImage& agent, const trace::Area& area, std::size_t points,
-                         std::size_t part) {
+Result<Block> load_agent(PtraceTarget& target, const AgentImage& agent, const trace::Area& area,
+                         const BlockNeeds& needs, std::size_t part) {
   MappedMemory scratch_memory(target), mapped(target);
   const auto room = target.scratch();
   auto scratch = room ? Result<Addr>(*room) : scratch_memory.map_scratch();
@@ -512,13 +512,13 @@ Result<Block> load_agent(PtraceTarget& target, const AgentImage& agent, const tr
   NewPlaces at{.scratch = *scratch, .scratch_bytes = PtraceTarget::kScratchBytes - EarlyHandlers::kBytes};
   FreeMemory free(target);
   std::optional<EarlyHandlers> handlers(std::in_place, target, at.scratch + at.scratch_bytes);
-  if (map_freely(target, at, agent, area, part, points, *handlers))
-    free.has(at.area, at.block + Block::bytes_for(points) - at.area);
+  if (map_freely(target, at, agent, area, part, needs, *handlers))
+    free.has(at.area, at.block + Block::bytes_for(needs) - at.area);
   else
-    RETURN_IF_ERROR(map_with_reservations(target, at, agent, area, part, points, mapped, handlers));
+    RETURN_IF_ERROR(map_with_reservations(target, at, agent, area, part, needs, mapped, handlers));
   const std::uint64_t blocked = target.signal_mask();
   const MappedAgent there = agent.mapped_at(at.agent);
-  auto block = fill_block(target, {at.area, at.block}, there, points, blocked);
+  auto block = fill_block(target, {at.area, at.block}, there, needs, blocked);
   if (!block) return block;
   RETURN_IF_ERROR(begin_work(target, there, *scratch, *block, *handlers));
   mapped.keep(), free.keep();

@@ -13,20 +13,20 @@ namespace uprobe::control {
 // A session takes no more than such a part of the address space of a program for which that is limited.
 inline constexpr std::uint64_t kAddressShare = 8;
 
-// Maps the agent, a process block for about `points` points and the session area, and installs the signal handlers. Closes
+// Maps the agent, a process block for what it needs and the session area, and installs the signal handlers. Closes
 // every descriptor that it opens in the target. On an error no handler is installed and everything is unmapped again: the
 // program can run, untraced. `part`: the live part for the process.
 Result<Block> load_agent(target::PtraceTarget& target, const AgentImage& agent, const trace::Area& area,
-                         std::size_t points, std::size_t part = 0);
+                         const BlockNeeds& needs, std::size_t part = 0);
 
 // The same for an agent that is mapped already, in a target whose signals are held back or deliverable. `blocked`: the
 // program's virtual signal mask at the beginning; the caller ensures that kOurSignals are really unblocked.
 Result<Block> install_agent(target::Target& target, const MappedAgent& agent, const trace::Area& area,
-                            std::size_t points, std::uint64_t blocked, std::size_t part = 0);
+                            const BlockNeeds& needs, std::uint64_t blocked, std::size_t part = 0);
 
 // The first half of that: makes block and area and tells the agent; the handlers are still the program's.
-Result<Block> place_block(target::Target& target, const MappedAgent& agent, const trace::Area& area, std::size_t points,
-                          std::uint64_t blocked, std::size_t part = 0);
+Result<Block> place_block(target::Target& target, const MappedAgent& agent, const trace::Area& area,
+                          const BlockNeeds& needs, std::uint64_t blocked, std::size_t part = 0);
 // The session area alone, for an agent that has a block.
 Result<Addr> place_area(target::Target& target, const trace::Area& area, std::size_t part = 0);
 

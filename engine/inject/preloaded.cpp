@@ -122,8 +122,8 @@ Status Preloaded::find_process() {
   return ok();
 }
 
-Result<Block> Preloaded::load(const trace::Area& area, std::size_t points) {
-  return install_agent(*target_, agent_, area, points, blocked_);
+Result<Block> Preloaded::load(const trace::Area& area, const BlockNeeds& needs) {
+  return install_agent(*target_, agent_, area, needs, blocked_);
 }
 
 bool Preloaded::finish(bool armed) {

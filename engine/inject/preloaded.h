@@ -26,7 +26,7 @@ class Preloaded {
   target::Target& target() { return *target_; }
 
   // Makes block and area and installs handlers for the agent. On an error no handler is installed.
-  Result<Block> load(const trace::Area& area, std::size_t points);
+  Result<Block> load(const trace::Area& area, const BlockNeeds& needs);
 
   // Lets the program begin, with probes or without. False: it had given up waiting. Later calls do nothing.
   bool finish(bool armed);

@@ -26,8 +26,9 @@ std::size_t capacity_for(std::size_t points) {
   return std::bit_ceil(std::clamp<std::size_t>(2 * points + 256, 2048, kMostPoints));
 }
 
-// The layout of the tables for a capacity; there are twice as many consumers as points.
-ProcessBlock lay_out(std::size_t capacity) {
+// The layout of the tables; there are twice as many consumers as points.
+ProcessBlock lay_out(const BlockNeeds& needs) {
+  const std::size_t capacity = capacity_for(needs.points);
   ProcessBlock head{};
   head.magic = shared::kBlockMagic;
   head.abi_version = shared::kAbiVersion;
@@ -41,7 +42,7 @@ ProcessBlock lay_out(std::size_t capacity) {
   head.consumer_offset = table(2 * capacity * sizeof(Consumer));
   head.hash_offset = table(2 * capacity * sizeof(std::uint32_t));
   head.code_file_offset = table(shared::kCodeFiles * sizeof(shared::CodeFile));
-  head.unwind_offset = table(shared::kUnwindRows * sizeof(shared::UnwindRow));
+  if (needs.unwinds) head.unwind_offset = table(shared::kUnwindRows * sizeof(shared::UnwindRow));
   head.thread_offset = table(shared::kThreadEntries * sizeof(shared::ThreadEntry));
   head.block_bytes = (at + 4095) / 4096 * 4096;
   return head;
@@ -120,11 +121,11 @@ Status ask_agent(target::Target& target, Addr copy) {
   return target.write(slot + offsetof(shared::SlotHead, event) + shared::kEventMark, &shared::kNowAskAgent, 1);
 }
 
-std::uint64_t Block::bytes_for(std::size_t points) { return lay_out(capacity_for(points)).block_bytes; }
+std::uint64_t Block::bytes_for(const BlockNeeds& needs) { return lay_out(needs).block_bytes; }
 
-Result<Block> Block::create(target::Target& target, Addr at, std::size_t points) {
+Result<Block> Block::create(target::Target& target, Addr at, const BlockNeeds& needs) {
   Block block(at);
-  *block.head_ = lay_out(capacity_for(points));
+  *block.head_ = lay_out(needs);
   block.head_->pid = static_cast<std::uint32_t>(target.pid());
   block.hash_.assign(std::size_t{1} << block.head_->hash_bits, 0);
   RETURN_IF_ERROR(block.write_head(target));

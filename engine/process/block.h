@@ -37,12 +37,18 @@ struct NewPoint {
 // Makes the body of the jump with this copy leave all further hits to the agent.
 Status ask_agent(target::Target& target, Addr copy);
 
+// What a block is to have room for. It is private memory of the program, which may have little.
+struct BlockNeeds {
+  std::size_t points;    // about so many, and as many consumers
+  bool unwinds = false;  // what the agent finds in unwind tables
+};
+
 class Block {
  public:
-  // The address space that a block needs for about `points` points and as many consumers.
-  static std::uint64_t bytes_for(std::size_t points);
+  // The address space that a block needs.
+  static std::uint64_t bytes_for(const BlockNeeds& needs);
   // Lays an empty block out in zeroed memory of the target.
-  static Result<Block> create(target::Target& target, Addr at, std::size_t points);
+  static Result<Block> create(target::Target& target, Addr at, const BlockNeeds& needs);
   // Reads the block of a process (a forked child has its parent's). Code::damaged when it is inconsistent.
   static Result<Block> read(target::Target& target, Addr at);
 

@@ -51,7 +51,7 @@ bool has_tables_inside(const ProcessBlock& h) {
          fits(h, h.undo_offset, h.undo_capacity, sizeof(Undo)) &&
          fits(h, h.thread_offset, shared::kThreadEntries, sizeof(shared::ThreadEntry)) &&
          fits(h, h.consumer_offset, h.consumer_capacity, sizeof(Consumer)) &&
-         fits(h, h.unwind_offset, shared::kUnwindRows, sizeof(shared::UnwindRow)) &&
+         (h.unwind_offset == 0 || fits(h, h.unwind_offset, shared::kUnwindRows, sizeof(shared::UnwindRow))) &&
          fits(h, h.code_file_offset, shared::kCodeFiles, sizeof(shared::CodeFile)) &&
          fits(h, h.hash_offset, std::uint64_t{1} << h.hash_bits, sizeof(std::uint32_t));
 }

@@ -275,7 +275,7 @@ Status MailService::load(target::PtraceTarget& target, const Credentials& creden
   const std::uint64_t blocked = target.signal_mask();
   const auto part = guard_->part_for(credentials);
   if (!part) return part.error();
-  auto block = load_agent(target, *agent_, area_, probes_.size(), *part);
+  auto block = load_agent(target, *agent_, area_, probes_.block_needs(), *part);
   if (!block) return block.error();
   guard_->has_come(target.pid());
   blocks_.add(block->address());
@@ -314,7 +314,7 @@ Status MailService::take_in(pid_t pid, bool trusts_filters, const std::function<
     const auto filters = judge_filters(**process, trusts_filters);
     if (!filters) return filters.error();
     if (const std::string note = describe(pid, *filters); !note.empty()) filtered_.insert(note);
-    auto block = attach_agent(**process, found, *filters, *agent_, area_, probes_.size(), *part);
+    auto block = attach_agent(**process, found, *filters, *agent_, area_, probes_.block_needs(), *part);
     if (!block) return block.error();
     guard_->has_come(pid);
     blocks_.add(block->address());

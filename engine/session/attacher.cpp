@@ -179,11 +179,11 @@ Status Attacher::take(pid_t pid, const GivenUp& given_up, Taken& taken) {
   if (!free) return free.error();
   taken.held.push_back(std::move(free->process));
   StoppedProcess& process = *taken.held.back();
-  const std::size_t points = table_.planned().size();
+  const control::BlockNeeds needs = table_.planned().block_needs();
   const auto filters = control::judge_filters(process, whom_.trusts_filters);
   if (!filters) return filters.error();
   if (std::string note = control::describe(pid, *filters); !note.empty()) messages_.notes.push_back(std::move(note));
-  auto block = control::attach_agent(process, free->agent, *filters, targets_.agent(), recording_.area(), points);
+  auto block = control::attach_agent(process, free->agent, *filters, targets_.agent(), recording_.area(), needs);
   if (!block) return block.error();
   taken.blocks[pid] = block->address();
   RETURN_IF_ERROR(targets_.armer().arm(process, *block));

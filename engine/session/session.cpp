@@ -197,7 +197,7 @@ Status Session::attach(const Selection& whom, const GivenUp& given_up) {
 Status Session::adopt(control::Preloaded& program) {
   State& s = *state_;
   RETURN_IF_ERROR(s.targets.make_area());
-  const auto load = [&] { return program.load(s.recording.area(), s.table.planned().size()); };
+  const auto load = [&] { return program.load(s.recording.area(), s.table.planned().block_needs()); };
   return s.targets.arm(program.target(), load);
 }
 

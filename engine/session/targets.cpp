@@ -202,7 +202,9 @@ Status Targets::make_ready(target::PtraceTarget& target, const std::function<Sta
   pidfd_ = Fd(static_cast<int>(::syscall(SYS_pidfd_open, child_, 0)));
   if (!pidfd_) return system_error("pidfd_open", errno);
   RETURN_IF_ERROR(is_ready());
-  const auto load = [&] { return control::load_agent(target, *agent_, recording_.area(), table_.planned().size()); };
+  const auto load = [&] {
+    return control::load_agent(target, *agent_, recording_.area(), table_.planned().block_needs());
+  };
   RETURN_IF_ERROR(arm(target, load));
   return target.release();
 }

@@ -394,7 +394,7 @@ struct ProcessBlock {
   // mapped yet, and when all is relocated; its own calls of mmap have shown the tool all code by then.
   u32 quiet_hooks;
   u64 stack_end;      // of the first thread's stack; 0: not known
-  u32 unwind_offset;  // of UnwindRow[kUnwindRows]
+  u32 unwind_offset;  // of UnwindRow[kUnwindRows]; 0: there is none, and the agent does not unwind
   u32 code_changes;   // how often the list of code files has changed
   u64 reserved2[6];
   MappedObject objects[kMappedObjects];  // Op::load_object names them

@@ -50,9 +50,9 @@ class SelfSession {
     trace::AreaSpec spec{.events = {&program_}, .ring_bytes = ring_bytes, .ring_count = 6};
     area_.emplace(trace::Area::create_private(spec).take());
     area_->set_state(shared::SessionState::recording);
-    const u64 bytes = control::Block::bytes_for(16);
+    const u64 bytes = control::Block::bytes_for({16});
     place_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    block_.emplace(control::Block::create(target_, Addr{word_of(place_)}, 16).take());
+    block_.emplace(control::Block::create(target_, Addr{word_of(place_)}, {16}).take());
     block_->head().sessions[0].area = word_of(area_->base());
     block_->head().session_count = 1;
     EXPECT_TRUE(block_->write_head(target_));

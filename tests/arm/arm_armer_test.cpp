@@ -23,8 +23,8 @@ class ArmerTest : public testing::Test {
   void SetUp() override {
     subject_ = std::make_shared<const elf::ElfFile>(elf::ElfFile::open(SUBJECT).take());
     other_ = std::make_shared<const elf::ElfFile>(elf::ElfFile::open(OTHER).take());
-    target_.map_anonymous(kBlock, Block::bytes_for(64));
-    block_.emplace(Block::create(target_, kBlock, 64).take());
+    target_.map_anonymous(kBlock, Block::bytes_for({64}));
+    block_.emplace(Block::create(target_, kBlock, {64}).take());
   }
 
   static plan::Site site_of(const std::shared_ptr<const elf::ElfFile>& file, const std::string& function) {
@@ -465,8 +465,8 @@ TEST_F(ArmerTest, NoRoomWithinReachIsARefusal) {
       return std::int64_t{-EEXIST};
     }
   } crowded;
-  crowded.map_anonymous(kBlock, Block::bytes_for(64));
-  Block block = Block::create(crowded, kBlock, 64).take();
+  crowded.map_anonymous(kBlock, Block::bytes_for({64}));
+  Block block = Block::create(crowded, kBlock, {64}).take();
   crowded.map_code(*subject_, kBase);
   EXPECT_TRUE(armer_.arm(crowded, block));
   EXPECT_EQ(armer_.report().refusals.count(0), 1U);

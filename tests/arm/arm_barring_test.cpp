@@ -26,10 +26,10 @@ struct Descriptor {
 class BarringTest : public testing::Test {
  protected:
   void SetUp() override {
-    target_.map_anonymous(kBlock, Block::bytes_for(64));
+    target_.map_anonymous(kBlock, Block::bytes_for({64}));
     target_.map_anonymous(kStack, kStackBytes, "[stack]");
     target_.map_anonymous(kHeap, 1 << 20, "[heap]");
-    block_.emplace(Block::create(target_, kBlock, 64).take());
+    block_.emplace(Block::create(target_, kBlock, {64}).take());
     code_ = target_.map_code(*subject_, kBase);
     for (const std::string function : {"subject_add", "subject_twice", "subject_sum"})
       probes_.add(site_of(function), {.event = events_++});

@@ -17,8 +17,8 @@ constexpr Addr kBlock{0x10000000}, kBase{0x100000000000};
 class LiveTest : public testing::Test {
  protected:
   void SetUp() override {
-    target_.map_anonymous(kBlock, Block::bytes_for(64));
-    block_.emplace(Block::create(target_, kBlock, 64).take());
+    target_.map_anonymous(kBlock, Block::bytes_for({64}));
+    block_.emplace(Block::create(target_, kBlock, {64}).take());
     code_ = target_.map_code(*subject_, kBase);
     probes_.add(site_of("subject_twice"), {.event = 0});
     ASSERT_TRUE(armer_.arm(target_, *block_));

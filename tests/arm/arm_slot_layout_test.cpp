@@ -32,8 +32,8 @@ program::EventProgram program_of(shared::Reg reg) {
 class Placing : public testing::Test {
  protected:
   void SetUp() override {
-    target_.map_anonymous(kBlock, Block::bytes_for(64));
-    block_.emplace(Block::create(target_, kBlock, 64).take());
+    target_.map_anonymous(kBlock, Block::bytes_for({64}));
+    block_.emplace(Block::create(target_, kBlock, {64}).take());
     const trace::AreaSpec spec{.events = {&di_, &di_, &si_, &di_}, .ring_bytes = 8192, .cpu_ring_count = 2};
     area_.emplace(trace::Area::create_private(spec).take());
     block_->head().sessions[0].area = 0x20000000;
@@ -167,7 +167,7 @@ TEST_F(Placing, WhatComesBackKeepsItsSlotAndBody) {
     EXPECT_EQ(body_of(0), body);
     EXPECT_EQ(head_at(0).event, round % 2 == 0 ? 3U : 0U);
     for (const FakeTarget::Write& write : target_.writes)
-      EXPECT_TRUE(write.at < kBlock + Block::bytes_for(64) || write.at == slot + offsetof(SlotHead, event));
+      EXPECT_TRUE(write.at < kBlock + Block::bytes_for({64}) || write.at == slot + offsetof(SlotHead, event));
   }
   EXPECT_EQ(block_->head().islands[0].used, used);
 }
@@ -254,7 +254,7 @@ TEST_F(Placing, AFurtherConsumerIsTheAgents) {
   EXPECT_EQ(head_at(0).event, 0U) << "as it was";
   target_.writes.clear();
   ASSERT_TRUE(block_->want(target_, 1, {{.session = 0, .event = 1, .next = 0}}));
-  for (const FakeTarget::Write& write : target_.writes) EXPECT_LT(write.at, kBlock + Block::bytes_for(64));
+  for (const FakeTarget::Write& write : target_.writes) EXPECT_LT(write.at, kBlock + Block::bytes_for({64}));
 }
 
 }  // namespace

@@ -62,11 +62,11 @@ struct Process {
   ProcessBlock head;
 
   Process() {
-    memory.map_anonymous(kBlock, Block::bytes_for(kEntries));
+    memory.map_anonymous(kBlock, Block::bytes_for({kEntries}));
     memory.map_anonymous(kCode, kCodeBytes);
     memory.map_anonymous(kIsland, kIslandBytes);
     memory.map_anonymous(kData, kCodeBytes, "/data");
-    auto block = Block::create(memory, kBlock, kEntries);
+    auto block = Block::create(memory, kBlock, {kEntries});
     if (!block) std::abort();
     std::vector<NewPoint> points;
     for (std::uint32_t i = 0; i < kEntries; ++i) points.push_back(make_point(*block, i));

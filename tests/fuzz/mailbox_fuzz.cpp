@@ -49,7 +49,7 @@ struct Process {
   Stage* stage = nullptr;
 };
 
-std::size_t block_bytes() { return (control::Block::bytes_for(kPoints) + 4095) / 4096 * 4096; }
+std::size_t block_bytes() { return (control::Block::bytes_for({kPoints}) + 4095) / 4096 * 4096; }
 
 [[noreturn]] void lie(const Process& self) {
   const auto& area = *reinterpret_cast<const shared::AreaHeader*>(kArea);
@@ -157,7 +157,7 @@ class World {
   }
   static void make_block(const Process& process) {
     target::RunningTarget target(target::ProcessFiles::open(process.pid).take());
-    require(bool(control::Block::create(target, Addr{kBlock}, kPoints)), "no block");
+    require(bool(control::Block::create(target, Addr{kBlock}, {kPoints})), "no block");
   }
   void begin_anew() {
     std::memset(liar_.box, 0, sizeof *liar_.box);

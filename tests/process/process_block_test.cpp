@@ -35,8 +35,8 @@ NewPoint make_point(Block& block, std::uint64_t address, std::size_t events = 1)
 
 class BlockTest : public testing::Test {
  protected:
-  void SetUp() override { target_.map_anonymous(kAt, Block::bytes_for(10)); }
-  Block make() { return Block::create(target_, kAt, 10).take(); }
+  void SetUp() override { target_.map_anonymous(kAt, Block::bytes_for({10})); }
+  Block make() { return Block::create(target_, kAt, {10}).take(); }
   // The point that the agent would find for an address, or null.
   std::optional<shared::Point> agent_finds(std::uint64_t address) {
     const auto head = target_.get<ProcessBlock>(kAt);
@@ -119,7 +119,7 @@ TEST_F(BlockTest, ManyPointsAtOnce) {
     EXPECT_EQ(point->address, 0x400000 + i);
   }
   EXPECT_FALSE(block.has_room(1));
-  for (const auto& write : target_.writes) EXPECT_LE(write.at - kAt + write.bytes.size(), Block::bytes_for(10));
+  for (const auto& write : target_.writes) EXPECT_LE(write.at - kAt + write.bytes.size(), Block::bytes_for({10}));
 }
 
 TEST_F(BlockTest, StatesAndCopiesChangeInPlace) {
@@ -305,7 +305,7 @@ TEST_F(BlockTest, RandomHeads) {
     if (auto read = Block::read(target_, kAt); read && read->has_room(1)) {
       ++accepted;
       static_cast<void>(read->add(target_, {make_point(*read, 0x400000 + 16 * static_cast<std::uint64_t>(round))}));
-      for (const auto& write : target_.writes) EXPECT_LE(write.at - kAt + write.bytes.size(), Block::bytes_for(10));
+      for (const auto& write : target_.writes) EXPECT_LE(write.at - kAt + write.bytes.size(), Block::bytes_for({10}));
     }
   }
   EXPECT_GT(accepted, 0);
@@ -317,7 +317,7 @@ TEST_F(BlockTest, ATargetThatGoesAwayIsAnError) {
   EXPECT_FALSE(block.add(target_, {make_point(block, 0x400000)}));
   EXPECT_FALSE(block.write_head(target_));
   EXPECT_FALSE(Block::read(target_, kAt));
-  EXPECT_FALSE(Block::create(target_, kAt, 10));
+  EXPECT_FALSE(Block::create(target_, kAt, {10}));
 }
 
 // The program has changed its code after a jump. The bytes under the jump itself must still be restored.
