@@ -123,7 +123,7 @@ class World {
   void help() {
     auto program = control::Preloaded::open(Fd(::fcntl(page_.get(), F_DUPFD_CLOEXEC, 0)));
     if (!program) return require(!program.error().text.empty(), "an error without words");
-    auto block = (*program)->load(*area_, kPoints);
+    auto block = (*program)->load(*area_, {kPoints});
     control::Armer armer(probes_, {.tier = plan::Tier::automatic, .flows = &flows_, .area = &*area_});
     const bool is_armed = block && armer.arm((*program)->target(), *block);
     static_cast<void>((*program)->finish(is_armed));

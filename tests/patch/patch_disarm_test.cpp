@@ -27,7 +27,7 @@ class Child {
   Child() {
     code_ = static_cast<std::uint8_t*>(
         ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    block_bytes_ = Block::bytes_for(8);
+    block_bytes_ = Block::bytes_for({8});
     block_ = ::mmap(nullptr, block_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     const std::uint8_t returns[] = {0x55, 0x31, 0xc0, 0x5d, 0xc3};  // push %rbp; xor %eax,%eax; pop %rbp; ret
     std::memcpy(code_, returns, sizeof returns);
@@ -59,7 +59,7 @@ class Child {
 class Disarm : public testing::Test {
  protected:
   void SetUp() override {
-    block_.emplace(Block::create(target_, child_.block(), 8).take());
+    block_.emplace(Block::create(target_, child_.block(), {8}).take());
     for (const std::uint64_t offset : {0, 1, 3}) {
       control::NewPoint point;
       point.address = child_.code() + offset, point.copy = child_.code() + 64;
@@ -243,8 +243,8 @@ TEST(TakeOut, TheAgentsOwnPointsGoWhenNoProbeIsLeft) {
   } serializer;
   FakeTarget target;
   target.map_anonymous(kCode, kPage);
-  target.map_anonymous(kBlock, Block::bytes_for(4));
-  auto block = Block::create(target, kBlock, 4).take();
+  target.map_anonymous(kBlock, Block::bytes_for({4}));
+  auto block = Block::create(target, kBlock, {4}).take();
   control::NewPoint own, jump;
   own.address = kCode, own.copy = kCode + 256, own.insn = {0x90}, own.role = shared::PointRole::system_call;
   jump.address = kCode + 16, jump.copy = kCode + 320, jump.jump_to = kCode + 384, jump.jump_bytes = 5;

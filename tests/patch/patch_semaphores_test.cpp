@@ -21,8 +21,8 @@ class Semaphores : public testing::Test {
     target_.map(data_);
   }
   static Block made(FakeTarget& target) {
-    target.map_anonymous(kBlock, Block::bytes_for(10));
-    return Block::create(target, kBlock, 10).take();
+    target.map_anonymous(kBlock, Block::bytes_for({10}));
+    return Block::create(target, kBlock, {10}).take();
   }
   Status count(const std::vector<Addr>& wanted) {
     return control::count_semaphores(target_, block_, target_.maps().take(), wanted);
