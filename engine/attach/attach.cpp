@@ -99,7 +99,7 @@ Error occupied(const std::string& whose, Retry retry) {
 // Removes what a tool that was killed together with its launcher has left. The process first, because its children may be gone
 // by then.
 Status take_away(pid_t pid, ino_t session) {
-  const Status given = give_back(pid);
+  Status given = give_back(pid);
   for (const pid_t other : processes_mapping(session))
     if (!target::borrows_memory(other)) static_cast<void>(give_back(other));
   return given;
