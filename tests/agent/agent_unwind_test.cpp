@@ -127,18 +127,6 @@ TEST_F(Unwinding, GoesThroughTheFrameOfASignal) {
   expect_same();
 }
 
-// The tables are read once for each place, and again after the list of files has changed.
-TEST_F(Unwinding, KeepsWhatItHasRead) {
-  list_own_code(block_);
-  g_deeper = plain;
-  for (int times = 0; times < 3; ++times) {
-    if (times == 1) std::for_each_n(files_, block_.code_file_count, [](CodeFile& file) { file.unwind_header = 0; });
-    if (times == 2) ++block_.code_changes;
-    plain(5);
-    EXPECT_EQ(g_seen.ours == g_seen.theirs, times < 2) << times;
-  }
-}
-
 TEST_F(Unwinding, HasNoMoreFramesThanAreWanted) {
   list_own_code(block_);
   g_deeper = plain;
@@ -261,6 +249,15 @@ TEST_F(Tables, OfOtherKindsAreLeftAlone) {
     describe(kAtEntry, program);
     EXPECT_EQ(rule(0).base, FrameBase::unknown) << ::testing::PrintToString(program);
   }
+}
+
+TEST_F(Tables, AreReadOnceForEachPlaceUntilTheListOfFilesChanges) {
+  describe(kAtEntry, {});
+  EXPECT_EQ(rule(0).base, FrameBase::stack);
+  files_[0].unwind_header = 0;
+  EXPECT_EQ(agent::unwind_rule(block_, code()).base, FrameBase::stack);
+  ++block_.code_changes;
+  EXPECT_EQ(agent::unwind_rule(block_, code()).base, FrameBase::unknown);
 }
 
 TEST_F(Tables, WithoutMemoryAreNone) {
