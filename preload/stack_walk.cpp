@@ -122,7 +122,7 @@ UPROBE_IN_SECTION void go_to_caller(const Hit& hit, bool is_at_entry, Step& step
 }  // namespace
 
 UPROBE_IN_SECTION u32 unwind_stack(const Hit& hit, const Event& event, u64* frames, u32 most) {
-  if (!hit.may_fault || hit.block->code_file_count == 0) return walk_stack(hit, event, frames, most);
+  if (!hit.may_fault || hit.block->unwind_offset == 0) return walk_stack(hit, event, frames, most);
   const Registers& registers = *hit.registers;
   Step step{registers[shared::Reg::ip], registers[shared::Reg::sp], registers[shared::kFrameRegister]};
   const bool is_at_entry = (event.flags & shared::kEventAtEntry) != 0;

@@ -305,7 +305,6 @@ UPROBE_IN_SECTION u64 check_of(const ProcessBlock& block, u64 address, u64 code,
 }  // namespace
 
 UPROBE_IN_SECTION UnwindRule unwind_rule(ProcessBlock& block, u64 address) {
-  if (block.unwind_offset == 0) return {};
   const u64 code = uprobe_peek_word(address);
   const u64 hash = (address * 0x9e3779b97f4a7c15) >> 32;
   shared::UnwindRow& row = at_offset<shared::UnwindRow>(&block, block.unwind_offset)[hash & (shared::kUnwindRows - 1)];

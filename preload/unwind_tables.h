@@ -21,11 +21,7 @@ inline constexpr u64 kTableHeader = 0x3b031b01;
 inline constexpr u64 kCountAt = 8, kTableAt = 12, kEntryBytes = 8;
 inline constexpr u64 kFdeBegins = 8;  // after its length and the distance of its CIE
 
-// Two words of 32 bits; 0 where they cannot be read.
-UPROBE_IN_SECTION inline u64 pair_at(u64 address) {
-  u64 value = 0;
-  return uprobe_peek8(address, &value) ? value : 0;
-}
+// A word has two of 32 bits; it is 0 where it cannot be read.
 UPROBE_IN_SECTION inline u64 low_half(u64 pair) { return pair & 0xffffffff; }
 UPROBE_IN_SECTION inline u64 high_half(u64 pair) { return pair >> 32; }
 // The low half as a signed distance.
@@ -42,10 +38,10 @@ UPROBE_IN_SECTION inline u64 header_for(const ProcessBlock& block, u64 address) 
 
 // The last entry of the search table that begins at or below the address; 0: none.
 UPROBE_IN_SECTION inline u64 entry_for(u64 header, u64 address) {
-  u64 low = 0, high = low_half(pair_at(header + kCountAt));
+  u64 low = 0, high = low_half(uprobe_peek_word(header + kCountAt));
   while (low < high) {
     const u64 middle = (low + high) / 2;
-    const u64 begin = header + low_signed(pair_at(header + kTableAt + middle * kEntryBytes));
+    const u64 begin = header + low_signed(uprobe_peek_word(header + kTableAt + middle * kEntryBytes));
     if (begin <= address)
       low = middle + 1;
     else
@@ -60,12 +56,12 @@ UPROBE_IN_SECTION inline u64 entry_for(u64 header, u64 address) {
 UPROBE_IN_SECTION inline Description description_of(const ProcessBlock& block, u64 address) {
   using namespace unwind;
   const u64 header = header_for(block, address);
-  if (header == 0 || low_half(pair_at(header)) != kTableHeader) return {};
+  if (header == 0 || low_half(uprobe_peek_word(header)) != kTableHeader) return {};
   const u64 entry = entry_for(header, address);
   if (entry == 0) return {};
-  const u64 pair = pair_at(entry);
+  const u64 pair = uprobe_peek_word(entry);
   const u64 begin = header + low_signed(pair), fde = header + low_signed(high_half(pair));
-  const u64 described = pair_at(fde + kFdeBegins);
+  const u64 described = uprobe_peek_word(fde + kFdeBegins);
   const bool is_its = fde + kFdeBegins + low_signed(described) == begin && address - begin < high_half(described);
   return is_its ? Description{fde, begin} : Description{};
 }

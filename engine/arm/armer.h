@@ -31,9 +31,9 @@ class Armer {
   void end_search() { state_.own.end_search(); }
   FileSearch::Jobs search_first(target::Target& target);
   void take_found() { state_.own.take_found(); }
-  // Whether that can be left out, after code was mapped (process_look.h).
+  // Whether arm() has nothing to do for a process after it has mapped code (process_look.h).
   bool has_nothing_to_arm(target::Target& target, Addr block, const Changed& mapped);
-  // The same for the block at `block`; does nothing once the breakpoints have been removed (disarm).
+  // arm() for the block at `block`; does nothing once the breakpoints have been removed (disarm).
   Status arm(target::Target& target, Addr block, const Changed& changed);
   // Call when a block was armed for the first time: requests will name it by its address.
   void keep(Block block) { state_.known.keep(std::move(block)); }

@@ -175,7 +175,7 @@ Status MappingArming::arm_mapping() {
   });
   const bool may_have_jumps = state_.jumps && probed != files.end() && has_probes(*probed);
   const plan::FileJumps* jumps = may_have_jumps ? &state_.jumps->of(*probed) : nullptr;
-  if (state_.probes.wants_stubs() || state_.probes.wants_unwinding()) RETURN_IF_ERROR(process_.note_code(mapping_));
+  if (state_.probes.wants_code_files()) RETURN_IF_ERROR(process_.note_code(mapping_));
   if (own.fears_stubs) RETURN_IF_ERROR(process_.forbid_stubs(mapping_));
   if (!own.points.empty()) RETURN_IF_ERROR(arm_file(own, jumps));
   for (const FilePoints& file : files) {

@@ -121,7 +121,8 @@ class ProbeSet {
   bool wants_stubs() const { return wants_stubs_; }
   // The agent is to unwind stacks.
   void want_unwinding() { wants_unwinding_ = true; }
-  bool wants_unwinding() const { return wants_unwinding_; }
+  // Whether the agent has to know where the unwind tables of each file are.
+  bool wants_code_files() const { return wants_stubs_ || wants_unwinding_; }
   // A place where the agent asks the tool about libraries; a probe may be there as well.
   void add_hook(plan::Site site);
   const std::vector<FilePoints>& files() const { return files_; }

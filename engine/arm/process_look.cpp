@@ -57,8 +57,8 @@ bool is_named_file(const ProbeSet& probes, const elf::Identity& file) {
 
 bool has_nothing_to_arm(ArmState& state, target::Target& target, const Block& block, const Changed& reported) {
   const bool was_looked_at = state.known.mappings(block.stamp()) != nullptr && block.head().unbound == 0;
-  const bool is_listed = state.probes.wants_stubs() || state.probes.wants_unwinding();
-  if (!was_looked_at || is_listed || !block.points_in(reported.begin, reported.end).empty()) return false;
+  if (!was_looked_at || state.probes.wants_code_files() || !block.points_in(reported.begin, reported.end).empty())
+    return false;
   const auto mapping = target.mapping_at(reported.begin);
   if (!mapping || !*mapping || (*mapping)->end < reported.end || !can_be_armed(**mapping)) return false;
   const auto version = mapped_version(target.pid(), **mapping);

@@ -13,7 +13,7 @@ namespace uprobe::control {
 // A session takes no more than such a part of the address space of a program for which that is limited.
 inline constexpr std::uint64_t kAddressShare = 8;
 
-// Maps the agent, a process block for what it needs and the session area, and installs the signal handlers. Closes
+// Maps the agent, a process block with room for `needs` and the session area, and installs the signal handlers. Closes
 // every descriptor that it opens in the target. On an error no handler is installed and everything is unmapped again: the
 // program can run, untraced. `part`: the live part for the process.
 Result<Block> load_agent(target::PtraceTarget& target, const AgentImage& agent, const trace::Area& area,

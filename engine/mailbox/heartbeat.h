@@ -18,7 +18,7 @@ class Heartbeat {
   // object has ended.
   explicit Heartbeat(std::uint32_t& word, std::uint32_t* life = nullptr);
   ~Heartbeat();
-  // Changes the first word no more: nobody is to wait for the tool. That it lives is still said by the other one.
+  // Changes the first word no more: no thread is to wait for the tool. The other word still says that the tool lives.
   void stop_beating();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The process block: the tables by which the agent of one traced process finds its probe points and their consumers.
 //
-//   [ ProcessBlock | Point[] | Undo[] | Consumer[] | hash u32[] | ThreadEntry[] | CodeFile[] | UnwindRow[] ]     (in any order, see *_offset)
+//   [ ProcessBlock | Point[] | Undo[] | Consumer[] | hash u32[] | ThreadEntry[] | CodeFile[] | UnwindRow[] ]
+//     (in any order, see *_offset)
 //
 //   address --hash--> Point[i] --consumer--> Consumer --next--> older Consumer ...
 //                     Undo[i]                `--> event `event` of session `session`
@@ -200,8 +201,7 @@ static_assert(sizeof(BarredCode) == 48);
 inline constexpr u32 kBarredCodes = 16;
 
 // Mapped code of a file, [begin, end), and the address of its .eh_frame_hdr; 0: it has none. Filled in only for sessions with
-// return stubs, and
-// with stacks that the agent unwinds.
+// return stubs, or with stacks that the agent unwinds.
 struct CodeFile {
   u64 begin, end;
   u64 unwind_header;

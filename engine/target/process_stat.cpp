@@ -31,10 +31,18 @@ std::optional<ProcessStat> stat_of(pid_t pid) {
   return text ? parse_stat(*text) : std::nullopt;
 }
 
+namespace {
+
+std::optional<ProcessStat> stat_of_thread(pid_t pid, pid_t tid) {
+  const auto text = procfs::read(pid, tid, "stat");
+  return text ? parse_stat(*text) : std::nullopt;
+}
+
+}  // namespace
+
 ThreadRun run_of(pid_t pid, pid_t tid) {
   ThreadRun run;
-  const auto text = procfs::read(pid, tid, "stat");
-  if (const auto stat = text ? parse_stat(*text) : std::nullopt) run.state = stat->state;
+  if (const auto stat = stat_of_thread(pid, tid)) run.state = stat->state;
   std::uint64_t waited = 0;
   if (const auto times = procfs::read(pid, tid, "schedstat"))
     std::istringstream(*times) >> run.ran_ns >> waited >> run.turns;
@@ -55,8 +63,7 @@ bool has_ended(pid_t pid) {
 
 bool has_thread_that_cannot_stop(pid_t pid) {
   return std::ranges::any_of(threads_of(pid), [pid](pid_t tid) {
-    const auto text = procfs::read(pid, tid, "stat");
-    const auto stat = text ? parse_stat(*text) : std::nullopt;
+    const auto stat = stat_of_thread(pid, tid);
     return stat && stat->state == 'D';
   });
 }

@@ -182,16 +182,23 @@ std::optional<Mapping> ask_for(const std::string& maps, Addr address) {
 
 }  // namespace
 
+namespace {
+
+Result<std::optional<Mapping>> mapping_in(const Result<std::vector<Mapping>>& maps, Addr address) {
+  if (!maps) return maps.error();
+  const Mapping* found = target::mapping_at(*maps, address);
+  return found != nullptr ? std::optional(*found) : std::nullopt;
+}
+
+}  // namespace
+
 std::optional<Mapping> ProcessFiles::asked_mapping_at(Addr address) const {
   return ask_for(folder_ + "/maps", address);
 }
 
 Result<std::optional<Mapping>> ProcessFiles::mapping_at(Addr address) const {
   if (auto asked = asked_mapping_at(address)) return asked;
-  const auto all = maps();
-  if (!all) return all.error();
-  const Mapping* found = target::mapping_at(*all, address);
-  return found != nullptr ? std::optional(*found) : std::nullopt;
+  return mapping_in(maps(), address);
 }
 
 Result<std::vector<Mapping>> ProcessFiles::shared_files() const {
@@ -255,12 +262,7 @@ Status ProcessFiles::write(Addr to, const void* from, std::size_t bytes) const {
   return ok();
 }
 
-Result<std::optional<Mapping>> Target::mapping_at(Addr address) {
-  const auto all = maps();
-  if (!all) return all.error();
-  const Mapping* found = target::mapping_at(*all, address);
-  return found != nullptr ? std::optional(*found) : std::nullopt;
-}
+Result<std::optional<Mapping>> Target::mapping_at(Addr address) { return mapping_in(maps(), address); }
 
 Result<std::string> Target::status() { return procfs::read(pid(), "status"); }
 

@@ -212,7 +212,7 @@ TEST_F(Tables, SayHowAFrameGrows) {
   EXPECT_EQ(rule(40).base, FrameBase::stack);
   EXPECT_EQ(rule(40).distance, 8);
   EXPECT_EQ(rule(40).link, CallersLink::kept);
-  EXPECT_EQ(rule(64).base, FrameBase::unknown) << "behind the function";
+  EXPECT_EQ(rule(64).base, FrameBase::unknown) << "after the function";
 }
 
 TEST_F(Tables, SayWhereAlignedFramesAre) {
