@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "arch/code/return_frame.h"
@@ -17,6 +18,7 @@ namespace uprobe::control {
 namespace {
 
 using target::StoppedProcess;
+using Thread = StoppedProcess::Thread;
 
 constexpr std::uint64_t kMostStack = 1 << 18;  // the part that is searched
 constexpr std::size_t kMostFrames = 16;
@@ -26,27 +28,46 @@ class Handlers {
  public:
   Handlers(StoppedProcess& process, Addr visible, Block& block) : process_(process), block_(block), visible_(visible) {}
 
-  Status lead_back(const std::vector<std::uint64_t>& stacks) {
+  Status lead_back(const std::vector<Thread>& threads) {
     const auto maps = process_.maps();
     if (!maps) return maps.error();
-    for (const std::uint64_t sp : stacks) RETURN_IF_ERROR(follow(*maps, sp));
+    for (const Thread& thread : threads) {
+      arch::ThreadRegisters registers = thread.registers;
+      const Place place{arch::instruction_pointer(registers), arch::stack_pointer(registers)};
+      RETURN_IF_ERROR(follow(*maps, place));
+      if (led(place.ip) == place.ip) continue;
+      arch::set_instruction_pointer(registers, led(place.ip));
+      RETURN_IF_ERROR(process_.set_registers(thread.tid, registers));
+    }
     return ok();
   }
 
  private:
+  // What a thread executes, or what a handler has interrupted.
+  struct Place {
+    std::uint64_t ip, sp;
+  };
+
   // Goes from one frame to the code that it has interrupted, which may have another stack.
-  Status follow(const std::vector<target::Mapping>& maps, std::uint64_t sp) {
+  Status follow(const std::vector<target::Mapping>& maps, Place place) {
     for (std::size_t frames = 0; frames < kMostFrames; ++frames) {
-      const target::Mapping* stack = target::mapping_at(maps, Addr{sp});
+      const target::Mapping* stack = target::mapping_at(maps, Addr{place.sp});
       if (stack == nullptr || !stack->readable || !stack->writable) return ok();
       Frame frame{};
-      const Addr at = find(Addr{sp / 8 * 8}, std::min(stack->end, Addr{sp} + kMostStack), frame);
+      const Addr at = find(begin_of_frames(place), std::min(stack->end, Addr{place.sp} + kMostStack), frame);
       if (!at) return ok();
+      const Place interrupted{frame.context.ip, frame.context.sp};
       RETURN_IF_ERROR(take(at, frame));
-      const bool is_above = frame.context.sp > at.value && Addr{frame.context.sp} < stack->end;
-      sp = is_above ? at.value + sizeof frame : frame.context.sp;
+      const bool is_above = interrupted.sp > at.value && Addr{interrupted.sp} < stack->end;
+      const std::uint64_t end = at.value + sizeof frame;
+      place = is_above && !restorer_at(interrupted.ip) ? Place{0, end} : interrupted;
     }
     return ok();
+  }
+
+  // A handler that has returned has left the first word of its frame, which led to the restorer.
+  Addr begin_of_frames(const Place& place) {
+    return Addr{place.sp / 8 * 8 - (restorer_at(place.ip) ? sizeof Frame::restorer : 0)};
   }
 
   Addr find(Addr begin, Addr end, Frame& frame) {
@@ -60,23 +81,46 @@ class Handlers {
   }
 
   bool is_frame(Addr at, const Frame& frame) {
-    if (!arch::is_plausible(frame.context, at.value)) return false;
+    return arch::is_plausible(frame.context, at.value) &&
+           (frame.restorer == visible_.value || is_restorer(frame.restorer));
+  }
+
+  bool is_restorer(std::uint64_t at) {
     std::uint8_t code[sizeof shared::kSignalReturn] = {};
-    return frame.restorer == visible_.value || (process_.read(Addr{frame.restorer}, code, sizeof code) &&
-                                                std::equal(code, std::end(code), shared::kSignalReturn));
+    return process_.read(Addr{at}, code, sizeof code) && std::equal(code, std::end(code), shared::kSignalReturn);
+  }
+
+  // The restorer that an instruction belongs to.
+  std::optional<std::uint64_t> restorer_at(std::uint64_t ip) {
+    for (const std::uint64_t begin : {ip, ip - shared::kSignalReturnCall})
+      if (begin == visible_.value || is_restorer(begin)) return begin;
+    return std::nullopt;
+  }
+
+  bool is_seen(std::uint64_t restorer) const {
+    if (restorer == visible_.value) return true;
+    const auto known = block_.find(Addr{restorer + shared::kSignalReturnCall});
+    return known && block_.points()[*known].state == static_cast<std::uint32_t>(shared::PointState::armed);
+  }
+
+  // The same instruction of the visible restorer, for one of a restorer whose call the agent does not see.
+  std::uint64_t led(std::uint64_t ip) {
+    const auto restorer = restorer_at(ip);
+    return restorer && !is_seen(*restorer) ? visible_.value + (ip - *restorer) : ip;
   }
 
   Status take(Addr at, Frame frame) {
-    const auto known = block_.find(Addr{frame.restorer + shared::kSignalReturnCall});
-    const bool is_seen =
-        frame.restorer == visible_.value ||
-        (known && block_.points()[*known].state == static_cast<std::uint32_t>(shared::PointState::armed));
-    if (is_seen) return ok();
+    const bool is_led_frame = is_seen(frame.restorer);
+    const std::uint64_t goes_on = led(frame.context.ip);
+    if (is_led_frame && goes_on == frame.context.ip) return ok();
     block_.head().flags |= shared::kBlockLedBack;
     const Addr flags = block_.address() + offsetof(shared::ProcessBlock, flags);
     RETURN_IF_ERROR(process_.write(flags, &block_.head().flags, sizeof block_.head().flags));
-    arch::kept_restorer(frame) = frame.restorer;
-    frame.restorer = visible_.value;
+    if (!is_led_frame) {
+      arch::kept_restorer(frame) = frame.restorer;
+      frame.restorer = visible_.value;
+    }
+    frame.context.ip = goes_on;
     return process_.write(at, &frame, sizeof frame);
   }
 
@@ -91,14 +135,14 @@ class Handlers {
 // be out of date.
 Status lead_handlers_back(StoppedProcess& process, Block& block) {
   if ((block.head().flags & shared::kBlockLeadsBack) == 0 || block.head().tid_offset == 0) return ok();
-  std::vector<std::uint64_t> stacks;
-  for (const StoppedProcess::Thread& thread : process.threads())
+  std::vector<Thread> threads;
+  for (const Thread& thread : process.threads())
     if ((entry_of(process, block, arch::thread_pointer(thread.registers)).blocked & shared::kOurSignals) != 0)
-      stacks.push_back(arch::stack_pointer(thread.registers));
-  const auto found = stacks.empty() ? Result<FoundAgent>(Error{}) : find_agent(process.pid());
+      threads.push_back(thread);
+  const auto found = threads.empty() ? Result<FoundAgent>(Error{}) : find_agent(process.pid());
   if (!found) return ok();
   const Addr visible = found->agent.place(found->agent.header.visible_restorer);
-  return Handlers(process, visible, block).lead_back(stacks);
+  return Handlers(process, visible, block).lead_back(threads);
 }
 
 }  // namespace uprobe::control

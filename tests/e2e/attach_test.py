@@ -168,6 +168,36 @@ class Signals(AttachCase):
         self.assertEqual(self.end_well(self.start_ready(fixture("attached_stack_flags"))), b"0 mistakes\n")
 
 
+class ReturningHandlers(AttachCase):
+    """A handler that is about to return when a tool comes: after that, the signals that it had blocked are open."""
+
+    def check(self, name):
+        program = fixture(name)
+        for after in ("0", "7"):
+            for inside in ([], ["inside"]):
+                with self.subTest(after=after, inside=bool(inside)):
+                    self.check_once(program, after, *inside)
+
+    def check_once(self, program, *arguments):
+        process = self.start(program, *arguments)
+        returning = int(process.stdout.readline())
+        session = self.attach_in_background(returning, f"p:c {program}:changed %di:s64")
+        os.kill(returning, signal.SIGCONT)
+        self.assertEqual(process.stdout.readline(), b"0 mistakes\n")
+        session.send_signal(signal.SIGINT)
+        self.assertEqual(session.wait(harness.TIMEOUT), 0)
+        self.assertEqual(self.end_well(process), b"0 mistakes\n" * 3)
+
+    def test_glibc(self):
+        self.check("attached_returns")
+
+    def test_static(self):
+        self.check("attached_returns_static")
+
+    def test_musl(self):
+        self.check("attached_returns_musl_static")
+
+
 class Killed(AttachCase):
     """The tool dies at any moment; the process does not notice, and the next tool works."""
 
