@@ -61,12 +61,13 @@ bool has_agent_code(pid_t pid) {
          });
 }
 
-// The tool that has a session: it maps the area and has no agent, unless it is traced itself. This user's processes come first,
+// The tool that has a session: it maps the area and has no agent, unless it is traced itself. (A process that calls itself a proxy
+// to hide is no tool.) This user's processes come first,
 // because another user's target may look like a tool.
 pid_t tool_of(ino_t session) {
   pid_t others = 0;
   for (const pid_t pid : processes_mapping(session)) {
-    if (has_agent_code(pid) && !is_tool_of(pid, session)) continue;
+    if (is_proxy(pid) || (has_agent_code(pid) && !is_tool_of(pid, session))) continue;
     struct stat owner {};
     if (::stat(procfs::path(pid).c_str(), &owner) == 0 && owner.st_uid == ::geteuid()) return pid;
     if (others == 0) others = pid;

@@ -14,6 +14,8 @@ bool is_called(pid_t pid, const std::string& name) { return procfs::name_of(pid)
 
 bool is_tracer(pid_t pid) { return is_called(pid, kTracerName); }
 
+bool is_proxy(pid_t pid) { return is_called(pid, kProxyName); }
+
 bool is_tool_process(pid_t pid) { return is_called(pid, kLauncherName) || is_tracer(pid); }
 
 pid_t launcher_of(pid_t tracer) {

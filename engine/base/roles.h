@@ -11,7 +11,12 @@ inline constexpr const char* kLauncherName = "uprobe-run";
 inline constexpr const char* kTracerName = "uprobe-engine";
 inline constexpr const char* kGuardianName = "uprobe-guardian";  // engine/target/guardian.h
 
+inline constexpr const char* kProxyName = "uprobe-proxy";  // engine/proxy/proxy.h
+
 bool is_tracer(pid_t pid);
+
+// A process of the tool's that makes system calls in its place: it has the tool's memory, and may outlive it.
+bool is_proxy(pid_t pid);
 
 // Whether the process is the tool, by either name: a process that it holds by ptrace is free again in a moment.
 bool is_tool_process(pid_t pid);

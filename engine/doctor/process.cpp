@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // One process. See doctor.h.
-#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 
 #include "engine/attach/attach.h"
 #include "engine/base/process_paths.h"
@@ -12,6 +12,7 @@
 #include "engine/doctor/doctor.h"
 #include "engine/inject/seccomp.h"
 #include "engine/target/attachable.h"
+#include "engine/target/thread_change.h"
 
 namespace uprobe {
 namespace {
@@ -20,7 +21,7 @@ namespace {
 int try_seizing(pid_t pid) {
   const pid_t child = ::fork();
   if (child < 0) return errno;
-  if (child == 0) ::_exit(::ptrace(PTRACE_SEIZE, pid, nullptr, nullptr) == 0 ? 0 : errno);
+  if (child == 0) ::_exit(target::seize(pid, 0, std::chrono::seconds(2)));
   int status = 0;
   if (::waitpid(child, &status, 0) != child || !WIFEXITED(status)) return EPERM;
   return WEXITSTATUS(status);

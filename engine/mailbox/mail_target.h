@@ -19,6 +19,7 @@ class MailTarget : public target::Target {
   Status read(Addr from, void* to, std::size_t bytes) override { return files_.read(from, to, bytes); }
   Status read_all(std::span<const target::ReadPiece> pieces) override { return files_.read_all(pieces); }
   Status write(Addr to, const void* from, std::size_t bytes) override { return files_.write(to, from, bytes); }
+  Status write_all(std::span<const target::MemoryPiece> pieces) override { return files_.write_all(pieces); }
   Result<std::int64_t> system_call(long number, const std::array<std::uint64_t, 6>& arguments) override;
   Result<std::uint64_t> call(Addr function) override;
 

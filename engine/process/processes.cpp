@@ -14,6 +14,7 @@
 
 #include "engine/base/procfs.h"
 #include "engine/process/block.h"
+#include "engine/proxy/proxy.h"
 #include "engine/shared/mailbox.h"
 
 namespace uprobe::control {
@@ -84,9 +85,10 @@ namespace {
 // Calls `look` for each process of any session, with its mappings.
 template <class Look>
 void each_in_session(const target::EarlierProcesses& earlier, Look look) {
-  for (const auto& process : target::list_processes())
-    if (const std::string maps = earlier.has(process) ? std::string() : maps_of(process.pid); shows_session(maps))
-      look(process.pid, target::parse_maps(maps));
+  for (const auto& process : target::list_processes()) {
+    if (earlier.has(process) || proxy::is_own(process.pid)) continue;
+    if (const std::string maps = maps_of(process.pid); shows_session(maps)) look(process.pid, target::parse_maps(maps));
+  }
 }
 
 }  // namespace

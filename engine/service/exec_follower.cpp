@@ -14,13 +14,12 @@
 
 #include "engine/base/procfs.h"
 #include "engine/process/processes.h"
+#include "engine/target/thread_change.h"
 
 namespace uprobe::control {
 namespace {
 
 constexpr int kExecEvent = SIGTRAP | PTRACE_EVENT_EXEC << 8;
-
-void* as_data(long value) { return reinterpret_cast<void*>(value); }
 
 // The path, as the tool sees it, of the file that the thread names. The thread's own /proc entry is used because the process's
 // first thread may have ended, and then has no folder.
@@ -98,8 +97,9 @@ void ExecFollower::seize(const Call& call) {
     notes_.insert(call.path + " runs untraced: it is set-id");
     return;
   }
-  if (::ptrace(PTRACE_SEIZE, call.tid, nullptr, as_data(PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD)) != 0) {
-    notes_.insert(call.path + " runs untraced: ptrace: " + std::strerror(errno));
+  constexpr std::chrono::milliseconds kPatience{100};  // a thread that has announced no call is in execve
+  if (const int error = target::seize(call.tid, PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD, kPatience); error != 0) {
+    notes_.insert(call.path + " runs untraced: ptrace: " + std::strerror(error));
     return;
   }
   const auto doubt = std::chrono::steady_clock::now() + std::chrono::milliseconds(2);
@@ -138,7 +138,7 @@ void ExecFollower::failed(pid_t tid) {
   if (seen == Seen::end) return;
   // Detaching from a group stop leaves the thread stopped, as it was before it was seized.
   const int signal = status >> 8 == 0 ? status & 0x7f : 0;
-  ::ptrace(PTRACE_DETACH, tid, nullptr, as_data(signal));
+  ::ptrace(PTRACE_DETACH, tid, nullptr, target::as_data(signal));
 }
 
 void ExecFollower::step() {
@@ -195,7 +195,7 @@ bool ExecFollower::handle_stop(Pending& p, pid_t who, int status) {
   if (p.given_up) return ::ptrace(PTRACE_DETACH, who, nullptr, nullptr) == 0;
   if (status != kExecEvent) {
     const int signal = status >> 8 == 0 ? status & 0x7f : 0;
-    ::ptrace(is_group_stop(status) ? PTRACE_LISTEN : PTRACE_CONT, who, nullptr, as_data(signal));
+    ::ptrace(is_group_stop(status) ? PTRACE_LISTEN : PTRACE_CONT, who, nullptr, target::as_data(signal));
     return false;
   }
   if (!is_ready_(p.pid)) return false;

@@ -73,9 +73,11 @@ class Turn {
   // Whether to retry; sleeps for a moment first.
   bool comes_after(const Error& error) {
     using namespace std::chrono_literals;
-    constexpr int kMostBusy = 1000, kMostForbidden = 20;
-    const int most = error.retry == Retry::soon ? kMostBusy : error.err == EPERM ? kMostForbidden : 0;
-    if (++tries_ > most || given_up_()) return false;
+    constexpr int kMostForbidden = 20;
+    constexpr auto kPatience = 10s;
+    const bool is_busy = error.retry == Retry::soon && Clock::now() - begun_ < kPatience;
+    const bool may_pass = is_busy || (error.err == EPERM && tries_++ < kMostForbidden);
+    if (!may_pass || given_up_()) return false;
     std::this_thread::sleep_for(10ms);
     return true;
   }
@@ -84,8 +86,10 @@ class Turn {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
   const GivenUp& given_up_;
-  int tries_ = 0;
+  const Clock::time_point begun_ = Clock::now();
+  int tries_ = 0;  // that were forbidden
 };
 
 Status await_free(pid_t pid, bool trusts_filters, const GivenUp& given_up) {

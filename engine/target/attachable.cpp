@@ -198,6 +198,7 @@ bool may_trace_all() {
 }  // namespace
 
 Error explain_refusal(pid_t pid, int error) {
+  if (error == ETIMEDOUT) return refused(pid, "is in an execve that does not end");
   if (error != EPERM && error != EACCES) return refused(pid, std::strerror(error));
   struct stat owner {};
   const bool is_ours = ::stat(procfs::path(pid).c_str(), &owner) == 0 && owner.st_uid == ::geteuid();

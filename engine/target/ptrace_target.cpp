@@ -50,10 +50,10 @@ Error gone(int status) {
   ::_exit(127);
 }
 
-Status seize(pid_t pid) {
-  constexpr auto kOptions = PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD;
-  if (::ptrace(PTRACE_SEIZE, pid, nullptr, as_data(kOptions)) == 0) return ok();
-  const int error = errno;
+Status seize_child(pid_t pid) {
+  constexpr std::chrono::seconds kOfAChild{10};
+  const int error = seize(pid, PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD, kOfAChild);
+  if (error == 0) return ok();
   return Error{.code = Code::system,
                .text = std::string("ptrace of the program to start: ") + std::strerror(error),
                .where = {},
@@ -109,7 +109,7 @@ Result<std::unique_ptr<PtraceTarget>> PtraceTarget::launch(const std::string& pa
     bury(pid);
     return done.error();
   }
-  if (const Status seized = seize(pid); !seized) {
+  if (const Status seized = seize_child(pid); !seized) {
     to_child.reset();
     const int status = wait_for_exec(pid);
     return WIFSIGNALED(status) ? gone(status) : seized.error();
@@ -125,7 +125,7 @@ Result<std::unique_ptr<PtraceTarget>> PtraceTarget::launch(const std::string& pa
 Result<std::unique_ptr<PtraceTarget>> PtraceTarget::launch_waiting(pid_t pid, int line, const std::string& path) {
   const Error ended{.code = Code::killed, .text = "the program ended before it started to run", .signal = SIGKILL};
   if (!await_number(line)) return ended;
-  if (const Status seized = seize(pid); !seized) return seized.error().err == ESRCH ? ended : seized.error();
+  if (const Status seized = seize_child(pid); !seized) return seized.error().err == ESRCH ? ended : seized.error();
   send_order(line, {.path = path});
   if (!WIFSTOPPED(wait_for_exec(pid))) return ended;
   return stopped_at_exec(pid);

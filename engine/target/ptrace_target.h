@@ -49,6 +49,7 @@ class PtraceTarget : public Target {
   Status read(Addr from, void* to, std::size_t bytes) override { return files_.read(from, to, bytes); }
   Status read_all(std::span<const ReadPiece> pieces) override { return files_.read_all(pieces); }
   Status write(Addr to, const void* from, std::size_t bytes) override { return files_.write(to, from, bytes); }
+  Status write_all(std::span<const MemoryPiece> pieces) override { return files_.write_all(pieces); }
   Result<std::int64_t> system_call(long number, const std::array<std::uint64_t, 6>& arguments) override;
   Status system_calls(std::span<SystemCall> calls) override;
   bool is_new_program() const override { return true; }

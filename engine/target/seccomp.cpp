@@ -56,7 +56,7 @@ pid_t common_ancestor(pid_t one, pid_t other) {
 }
 
 bool seize_with_suspension(pid_t pid) {
-  return ::ptrace(PTRACE_SEIZE, pid, nullptr, as_data(PTRACE_O_TRACESYSGOOD | PTRACE_O_SUSPEND_SECCOMP)) == 0;
+  return seize(pid, PTRACE_O_TRACESYSGOOD | PTRACE_O_SUSPEND_SECCOMP, std::chrono::seconds(2)) == 0;
 }
 
 bool try_on_a_child() {

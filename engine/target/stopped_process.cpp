@@ -133,7 +133,7 @@ std::optional<Sleep> StoppedProcess::sleep_until_now(pid_t tid) {
 int StoppedProcess::seize(pid_t tid) {
   if (!seized_.empty() && !undertaker_) undertaker_.emplace(seized_);
   if (undertaker_) undertaker_->begin();
-  const int error = ::ptrace(PTRACE_SEIZE, tid, nullptr, as_data(PTRACE_O_TRACESYSGOOD)) == 0 ? 0 : errno;
+  const int error = target::seize(tid, PTRACE_O_TRACESYSGOOD, patience_);
   if (undertaker_) undertaker_->end();
   return error;
 }
@@ -145,6 +145,8 @@ Result<bool> StoppedProcess::seize_new(std::vector<pid_t>& stopping) {
     if (std::find(seized_.begin(), seized_.end(), tid) != seized_.end()) continue;
     if (const int error = seize(tid); error != 0) {
       if (error == ESRCH || is_zombie(pid(), tid)) continue;
+      if (error == ETIMEDOUT)
+        return Error{.code = Code::refused, .text = "is in an execve that does not end", .retry = Retry::soon};
       return system_error("ptrace", error);
     }
     seized_.push_back(tid);

@@ -45,7 +45,7 @@ class StoppedProcess : public Target {
   Status read(Addr from, void* to, std::size_t bytes) override { return files_.read(from, to, bytes); }
   Status write(Addr to, const void* from, std::size_t bytes) override { return files_.write(to, from, bytes); }
   Status write_all(std::span<const MemoryPiece> pieces) override {
-    return files_.write_by_child(pieces) ? ok() : Target::write_all(pieces);
+    return files_.write_by_child(pieces) ? ok() : files_.write_all(pieces);
   }
   bool is_held() const override { return true; }
   std::vector<ThreadPlace> places() const override;

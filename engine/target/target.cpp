@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "engine/base/procfs.h"
+#include "engine/proxy/memory.h"
 #include "engine/target/process_stat.h"
 
 namespace uprobe::target {
@@ -100,6 +101,7 @@ namespace {
 
 // Of an error that the files of a process in /proc gave.
 Error error_of_files(pid_t pid, Error error) {
+  if (error.err == ETIMEDOUT) error.text = "its memory does not answer: its pages come from a server (FUSE)";
   if (error.err != ESRCH && error.err != ENOENT) return error;
   return has_ended(pid) ? process_ended() : in_execve();
 }
@@ -123,7 +125,9 @@ Result<ProcessFiles> ProcessFiles::open(pid_t pid) {
 
 Result<std::vector<Mapping>> ProcessFiles::maps() const {
   constexpr std::size_t kMostText = std::size_t{48} << 20;  // paths of 4,095 bytes make it as long as a program likes
-  auto text = read_file(folder_ + "/maps", kMostText);
+  const std::string path = folder_ + "/maps";
+  const auto user = foreign_.user();
+  auto text = user ? proxy::read_file(*user, path, kMostText) : read_file(path, kMostText);
   if (!text) return error_of_files(pid_, text.error());
   return parse_maps(*text);
 }
@@ -210,6 +214,10 @@ Result<std::vector<Mapping>> ProcessFiles::shared_files() const {
 
 // Nothing at all, and no error: the address space is gone, with its process or by execve (fs/proc/base.c, mem_rw).
 Status ProcessFiles::read(Addr from, void* to, std::size_t bytes) const {
+  if (const auto user = foreign_.user()) {
+    const ReadPiece piece{from, {static_cast<std::uint8_t*>(to), bytes}};
+    return read_by_proxy(*user, {&piece, 1});
+  }
   auto* at = static_cast<char*>(to);
   while (bytes != 0) {
     const ssize_t n = ::pread(memory_.get(), at, bytes, static_cast<off_t>(from.value));
@@ -243,6 +251,7 @@ std::size_t read_at_once(pid_t pid, std::span<const ReadPiece> pieces) {
 
 // A process whose first thread has ended is not found by its id; memory that may not be read is, by the file.
 Status ProcessFiles::read_all(std::span<const ReadPiece> pieces) const {
+  if (const auto user = foreign_.user()) return read_by_proxy(*user, pieces);
   while (!pieces.empty()) {
     const std::size_t whole = read_at_once(pid_, pieces);
     if (whole == 0) RETURN_IF_ERROR(read(pieces[0].from, pieces[0].to.data(), pieces[0].to.size()));
@@ -252,6 +261,10 @@ Status ProcessFiles::read_all(std::span<const ReadPiece> pieces) const {
 }
 
 Status ProcessFiles::write(Addr to, const void* from, std::size_t bytes) const {
+  if (const auto user = foreign_.user()) {
+    const MemoryPiece piece{to, {static_cast<const std::uint8_t*>(from), bytes}};
+    return write_by_proxy(*user, {&piece, 1});
+  }
   const auto* at = static_cast<const char*>(from);
   while (bytes != 0) {
     const ssize_t n = ::pwrite(memory_.get(), at, bytes, static_cast<off_t>(to.value));
@@ -260,6 +273,26 @@ Status ProcessFiles::write(Addr to, const void* from, std::size_t bytes) const {
     at += n, to = to + static_cast<std::uint64_t>(n), bytes -= static_cast<std::size_t>(n);
   }
   return ok();
+}
+
+Status ProcessFiles::write_all(std::span<const MemoryPiece> pieces) const {
+  if (const auto user = foreign_.user()) return write_by_proxy(*user, pieces);
+  for (const MemoryPiece& piece : pieces) RETURN_IF_ERROR(write(piece.at, piece.bytes.data(), piece.bytes.size()));
+  return ok();
+}
+
+Status ProcessFiles::read_by_proxy(uid_t user, std::span<const ReadPiece> pieces) const {
+  std::vector<proxy::Room> rooms;
+  for (const ReadPiece& piece : pieces) rooms.push_back({piece.from.value, piece.to});
+  const int error = proxy::read_memory(user, memory_.get(), rooms);
+  return error == 0 ? ok() : Status(error_of_files(pid_, system_error("read of the target's memory", error)));
+}
+
+Status ProcessFiles::write_by_proxy(uid_t user, std::span<const MemoryPiece> pieces) const {
+  std::vector<proxy::Piece> all;
+  for (const MemoryPiece& piece : pieces) all.push_back({piece.at.value, piece.bytes});
+  const int error = proxy::write_memory(user, memory_.get(), all);
+  return error == 0 ? ok() : Status(error_of_files(pid_, system_error("write to the target's memory", error)));
 }
 
 Result<std::optional<Mapping>> Target::mapping_at(Addr address) { return mapping_in(maps(), address); }
@@ -300,6 +333,7 @@ int carry_out(void* of) {
 // As by vfork and not by fork: the program is held all the while. The process's end is no signal (a program that uses the library may
 // await children of its own), and no handler of this process may run in it.
 bool ProcessFiles::write_by_child(std::span<const MemoryPiece> pieces) const {
+  if (const auto user = foreign_.user()) return bool(write_by_proxy(*user, pieces));
   constexpr std::size_t kStack = 16384;
   alignas(16) std::array<char, kStack> stack;
   Writing writing{memory_.get(), pieces};

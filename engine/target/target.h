@@ -16,6 +16,7 @@
 #include "engine/base/address.h"
 #include "engine/base/fd.h"
 #include "engine/base/result.h"
+#include "engine/proxy/foreign.h"
 #include "engine/target/maps.h"
 
 namespace uprobe::target {
@@ -116,7 +117,8 @@ pid_t parent_of(pid_t pid);
 // Whether `pid` is a process that this one has started, and not a thread of one.
 bool is_own_child(pid_t pid);
 
-// The part that every target shares: /proc/PID. Works for a stopped tracee and, as the same user, for a running process.
+// The part that every target shares: /proc/PID. Works for a stopped tracee and, as the same user, for a running process. Another user's
+// process is read and written by a proxy (engine/proxy/proxy.h), and may be ETIMEDOUT.
 class ProcessFiles {
  public:
   static Result<ProcessFiles> open(pid_t pid);
@@ -132,15 +134,19 @@ class ProcessFiles {
   // By one system call where that is possible.
   Status read_all(std::span<const ReadPiece> pieces) const;
   Status write(Addr to, const void* from, std::size_t bytes) const;
+  Status write_all(std::span<const MemoryPiece> pieces) const;
   // By a process of its own, which goes on if this one is killed. False: what has been written is not known.
   bool write_by_child(std::span<const MemoryPiece> pieces) const;
 
  private:
   ProcessFiles(pid_t pid, std::string folder, Fd memory)
-      : pid_(pid), folder_(std::move(folder)), memory_(std::move(memory)) {}
+      : pid_(pid), folder_(std::move(folder)), memory_(std::move(memory)), foreign_(pid) {}
+  Status read_by_proxy(uid_t user, std::span<const ReadPiece> pieces) const;
+  Status write_by_proxy(uid_t user, std::span<const MemoryPiece> pieces) const;
   pid_t pid_;
   std::string folder_;  // in /proc
   Fd memory_;
+  proxy::Foreign foreign_;
 };
 
 // A process that is only read and written, e.g. to restore its text: it cannot make system calls for us.
@@ -152,6 +158,8 @@ class RunningTarget : public Target {
   Result<std::vector<Mapping>> maps() override { return files_.maps(); }
   Status read(Addr from, void* to, std::size_t bytes) override { return files_.read(from, to, bytes); }
   Status write(Addr to, const void* from, std::size_t bytes) override { return files_.write(to, from, bytes); }
+  Status read_all(std::span<const ReadPiece> pieces) override { return files_.read_all(pieces); }
+  Status write_all(std::span<const MemoryPiece> pieces) override { return files_.write_all(pieces); }
   Result<std::int64_t> system_call(long number, const std::array<std::uint64_t, 6>& arguments) override;
 
  private:

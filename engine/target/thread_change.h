@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// What has become of a thread that this process traces.
+// Threads that this process traces: how one is taken, and what has become of it.
 #pragma once
 
 #include <signal.h>
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 
 #include "engine/base/result.h"
@@ -18,6 +19,11 @@ template <class T>
 void* as_data(T value) {
   return reinterpret_cast<void*>(static_cast<std::uintptr_t>(value));
 }
+
+// PTRACE_SEIZE: 0, or errno. ETIMEDOUT: the thread was not to be had in time. A thread of its process is in execve then, of a file that a
+// server does not give, say: it holds the lock that the kernel's ptrace_attach() asks for. Waits by a signal of its own, which the
+// calling thread need not have open.
+int seize(pid_t tid, std::uintptr_t options, std::chrono::milliseconds patience);
 
 // How it has stopped or ended, as waitpid tells it; 0: nothing (with WNOHANG in `how`), -1: errno. Takes the stop or the end; but the
 // end of a program that this process has started is only looked at, and left to the thread that waits for it.

@@ -5,6 +5,7 @@ and counts, but other processes are unharmed, and the tool ends.
 import os
 import re
 import subprocess
+import sys
 import unittest
 
 import harness
@@ -74,6 +75,43 @@ class Adversaries(harness.TestCase):
         seen = harness.run_tool([self.definitions[0], f"p:root {libm}:cbrt"], [self.program, "silent", "3"], ["-b", "64K"])
         self.assertEqual((seen.returncode, seen.stdout), (0, b"wrong: 0, ended: 0\n"), seen.stderr)
         self.assertEqual(seen.counts().get("root"), 10, seen.stderr)
+
+    def mount_silent_server(self):
+        """A file system that root and the others can open files of, whose pages never come."""
+        folder = self.path("silent")
+        os.mkdir(folder)
+        server = subprocess.Popen([sys.executable, os.path.join(os.path.dirname(__file__), "silent_server.py"), folder],
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.addCleanup(lambda: (server.kill(), server.communicate(), subprocess.run(["umount", "-l", folder], check=False)))
+        if server.stdout.readline() != b"ready\n":
+            self.skipTest("no FUSE here")
+        os.chmod(self.folder, 0o755)
+        os.chmod(self.program, 0o755)
+        return os.path.join(folder, "file")
+
+    @unittest.skipIf(os.geteuid() != 0, "other users need root")
+    def test_pages_that_never_come_keep_no_other_user_waiting(self):
+        """Three users have put them where the tool reads their requests."""
+        file = self.mount_silent_server()
+        libm = os.path.join(os.path.dirname(harness.libc_of(self.program)), "libm.so.6")
+        seen = harness.run_tool([self.definitions[0], f"p:root {libm}:cbrt"], [self.program, "stuck", "3", file], ["-b", "64K"])
+        self.assertEqual((seen.returncode, seen.stdout), (0, b"wrong: 0, ended: 0\n"), seen.stderr)
+        self.assertEqual(seen.counts().get("root"), 10, seen.stderr)
+
+    @unittest.skipIf(os.geteuid() != 0, "other users need root")
+    def test_an_execve_that_does_not_end_holds_no_command(self):
+        file = self.mount_silent_server()
+        as_other = ["setpriv", "--reuid=60000", "--regid=60000", "--clear-groups"]
+        script = f"{' '.join(as_other)} sh -c 'exec {file}' >/dev/null 2>&1 & echo $!; sleep 1; /bin/echo ends"
+        seen = harness.run([*harness.tracer("-o", self.path("trace"), "-p", f"p:w {harness.libc_of(self.program)}:write"), "--", "sh", "-c",
+                            script])
+        self.assertEqual(seen.returncode, 0, seen.stderr)
+        stuck, word = seen.stdout.split()
+        self.assertEqual(word, b"ends")
+        self.addCleanup(os.kill, int(stuck), 9)
+        seen = harness.run([*harness.tracer("-o", self.path("trace"), "-p", self.definitions[0]), "-P", stuck])
+        self.assertEqual(seen.returncode, 125)
+        self.assertIn(b"is in an execve that does not end", seen.stderr)
 
     def test_the_area_is_at_another_address_each_time(self):
         places = set()

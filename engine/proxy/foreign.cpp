@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+#include "engine/proxy/foreign.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+
+#include "engine/base/procfs.h"
+
+namespace uprobe::proxy {
+
+std::optional<uid_t> Foreign::user() const {
+  constexpr std::int64_t kHolds = 100'000'000;
+  const uid_t own = ::geteuid();
+  const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
+  if (const std::int64_t then = looked_at_; then == 0 || now - then >= kHolds) {
+    struct stat folder {};
+    owner_ = ::stat(procfs::path(pid_).c_str(), &folder) == 0 ? folder.st_uid : own;
+    looked_at_ = now;
+  }
+  const uid_t owner = owner_;
+  return owner != own ? std::optional(owner) : std::nullopt;
+}
+
+}  // namespace uprobe::proxy

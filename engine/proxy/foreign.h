@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// Which processes a proxy has to be asked for: those of other users.
+//
+// The owner of the folder /proc/PID is the process's effective user, whatever the process says about being dumped (fs/proc/base.c,
+// task_dump_owner).
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+namespace uprobe::proxy {
+
+// Looks again after a tenth of a second, because a process may have become another user's. Threads may share it.
+class Foreign {
+ public:
+  explicit Foreign(pid_t pid) : pid_(pid) {}
+  Foreign(Foreign&& other) noexcept : pid_(other.pid_) {}
+  Foreign& operator=(Foreign&& other) noexcept {
+    pid_ = other.pid_;
+    looked_at_ = 0;
+    return *this;
+  }
+  ~Foreign() = default;
+
+  // The user; nothing: the process is the tool's own user's, or gone.
+  std::optional<uid_t> user() const;
+
+ private:
+  pid_t pid_;
+  mutable std::atomic<std::int64_t> looked_at_{0};  // 0: not yet
+  mutable std::atomic<uid_t> owner_{0};
+};
+
+}  // namespace uprobe::proxy

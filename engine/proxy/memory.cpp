@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+#include "engine/proxy/memory.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "engine/proxy/proxy.h"
+
+namespace uprobe::proxy {
+namespace {
+
+// A piece of what is read or written, so that a long one shows that it gets on.
+constexpr std::size_t kStep = 65536;
+
+struct Part {
+  std::uint64_t at;
+  std::vector<std::uint8_t> bytes;
+};
+
+// Parts of a process's memory, read or written in order.
+class Access : public Order {
+ public:
+  Access(int memory, std::vector<Part> parts) : parts_(std::move(parts)), memory_(memory) {}
+
+  void carry_out(Place& place) override {
+    const int memory = place.descriptor(memory_);
+    if (memory < 0) return static_cast<void>(error_ = errno);
+    for (std::size_t i = 0; i < parts_.size() && error_ == 0; ++i) error_ = all_of(memory, parts_[i]);
+    ::syscall(SYS_close, memory);
+  }
+  int error() const { return error_; }
+  const std::vector<Part>& parts() const { return parts_; }
+
+ protected:
+  // As the system calls do.
+  virtual long some_of(int memory, std::uint64_t at, std::uint8_t* bytes, std::size_t count) = 0;
+
+ private:
+  int all_of(int memory, Part& part) {
+    for (std::size_t done = 0; done < part.bytes.size(); ++steps) {
+      const long n =
+          some_of(memory, part.at + done, part.bytes.data() + done, std::min(part.bytes.size() - done, kStep));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return n == 0 ? ESRCH : errno;
+      done += static_cast<std::size_t>(n);
+    }
+    return 0;
+  }
+
+  std::vector<Part> parts_;
+  const int memory_;
+  int error_ = 0;
+};
+
+class Reading : public Access {
+ public:
+  using Access::Access;
+
+ protected:
+  long some_of(int memory, std::uint64_t at, std::uint8_t* bytes, std::size_t count) override {
+    return ::syscall(SYS_pread64, memory, bytes, count, at);
+  }
+};
+
+// With the tool's death the proxy's comes after the last part.
+class Writing : public Access {
+ public:
+  using Access::Access;
+
+  void carry_out(Place& place) override {
+    const long tool = ::syscall(SYS_getppid);
+    ::syscall(SYS_prctl, PR_SET_PDEATHSIG, 0, 0, 0, 0);
+    Access::carry_out(place);
+    ::syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (::syscall(SYS_getppid) != tool) ::syscall(SYS_exit, 0);
+  }
+
+ protected:
+  long some_of(int memory, std::uint64_t at, std::uint8_t* bytes, std::size_t count) override {
+    return ::syscall(SYS_pwrite64, memory, bytes, count, at);
+  }
+};
+
+// As much of a file as there is room for.
+class ReadingFile : public Order {
+ public:
+  ReadingFile(std::string path, std::size_t room) : path_(std::move(path)), text_(room, '\0') {}
+
+  void carry_out(Place&) override {
+    const long file = ::syscall(SYS_openat, AT_FDCWD, path_.c_str(), O_RDONLY | O_CLOEXEC, 0);
+    if (file < 0) return static_cast<void>(error_ = errno);
+    error_ = read_all(file);
+    ::syscall(SYS_close, file);
+  }
+  int error() const { return error_; }
+  bool is_whole() const { return size_ < text_.size(); }
+  std::string text() const { return text_.substr(0, size_); }
+
+ private:
+  int read_all(long file) {
+    for (; size_ < text_.size(); ++steps) {
+      const long n = ::syscall(SYS_read, file, text_.data() + size_, std::min(text_.size() - size_, kStep));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return errno;
+      if (n == 0) break;
+      size_ += static_cast<std::size_t>(n);
+    }
+    return 0;
+  }
+
+  const std::string path_;
+  std::string text_;
+  std::size_t size_ = 0;
+  int error_ = 0;
+};
+
+}  // namespace
+
+int read_memory(uid_t user, int memory, std::span<const Room> rooms) {
+  std::vector<Part> parts;
+  for (const Room& room : rooms) parts.push_back({room.at, std::vector<std::uint8_t>(room.bytes.size())});
+  const auto order = std::make_shared<Reading>(memory, std::move(parts));
+  if (!carry_out(order, user)) return ETIMEDOUT;
+  for (std::size_t i = 0; i < rooms.size() && order->error() == 0; ++i)
+    std::ranges::copy(order->parts()[i].bytes, rooms[i].bytes.begin());
+  return order->error();
+}
+
+int write_memory(uid_t user, int memory, std::span<const Piece> pieces) {
+  std::vector<Part> parts;
+  for (const Piece& piece : pieces) parts.push_back({piece.at, {piece.bytes.begin(), piece.bytes.end()}});
+  const auto order = std::make_shared<Writing>(memory, std::move(parts));
+  return carry_out(order, user) ? order->error() : ETIMEDOUT;
+}
+
+Result<std::string> read_file(uid_t user, const std::string& path, std::size_t limit) {
+  for (std::size_t room = kStep;; room = std::min(room * 4, limit + 1)) {
+    const auto order = std::make_shared<ReadingFile>(path, room);
+    if (!carry_out(order, user)) return system_error("read " + path, ETIMEDOUT);
+    if (order->error() != 0) return system_error("read " + path, order->error());
+    if (order->is_whole()) return order->text();
+    if (room > limit)
+      return Error{.code = Code::limit, .text = path + " is larger than " + std::to_string(limit) + " bytes"};
+  }
+}
+
+}  // namespace uprobe::proxy

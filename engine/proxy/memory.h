@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+// The memory of another user's process, and files of /proc about it, by the calling thread's proxy (proxy.h).
+//
+// `user` is the one whose process it is (foreign.h). Errors are errno values; ETIMEDOUT: it did not answer in time.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "engine/base/result.h"
+
+namespace uprobe::proxy {
+
+struct Room {
+  std::uint64_t at;
+  std::span<std::uint8_t> bytes;
+};
+// `memory` is a descriptor of /proc/PID/mem. 0, or an error; ESRCH: the memory is gone. Nothing is stored unless all was read.
+int read_memory(uid_t user, int memory, std::span<const Room> rooms);
+
+struct Piece {
+  std::uint64_t at;
+  std::span<const std::uint8_t> bytes;
+};
+// One after the other. The proxy finishes it also where the tool is killed.
+int write_memory(uid_t user, int memory, std::span<const Piece> pieces);
+
+// The whole of a file of /proc. Code::limit: it is longer than `limit` bytes.
+Result<std::string> read_file(uid_t user, const std::string& path, std::size_t limit);
+
+}  // namespace uprobe::proxy

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: MIT
+// The process is made and awaited by a thread that does nothing else, so that it can use that thread's errno.
+#include "engine/proxy/proxy.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <system_error>
+
+#include "engine/base/procfs.h"
+#include "engine/base/roles.h"
+#include "engine/base/signal_masked_thread.h"
+
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
+namespace uprobe::proxy {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using Number = std::atomic<std::uint32_t>;
+
+constexpr auto kPatience = 1s;           // a page on a disk may take its time
+constexpr auto kLittlePatience = 100ms;  // for a while after an order was left
+constexpr auto kWhile = 60s;
+constexpr auto kMostPatience = 3s;  // with one that the kernel does not let run
+
+// The users of orders that were left and have not come back.
+class Silent {
+ public:
+  bool allows(uid_t user) {
+    const std::lock_guard lock(lock_);
+    return users_.size() < kMostLeft && users_.count(user) == 0;
+  }
+  void add(uid_t user) {
+    const std::lock_guard lock(lock_);
+    users_.insert(user);
+    last_ = Clock::now();
+  }
+  void remove(uid_t user) {
+    const std::lock_guard lock(lock_);
+    if (const auto one = users_.find(user); one != users_.end()) users_.erase(one);
+  }
+  bool was_added_to(Clock::duration how_long) {
+    const std::lock_guard lock(lock_);
+    return last_ && Clock::now() - *last_ < how_long;
+  }
+
+ private:
+  static constexpr std::size_t kMostLeft = 64;
+  std::mutex lock_;
+  std::multiset<uid_t> users_;
+  std::optional<Clock::time_point> last_;
+};
+
+Silent& silent() {
+  static auto& all = *new Silent;  // threads that await a proxy's end outlive main()
+  return all;
+}
+
+void wait_for_change(Number& number, std::uint32_t old, const timespec* how_long) {
+  ::syscall(SYS_futex, &number, FUTEX_WAIT_PRIVATE, old, how_long, nullptr, 0);
+}
+void wake(Number& number) { ::syscall(SYS_futex, &number, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0); }
+
+class Living {
+ public:
+  void add(pid_t pid) {
+    const std::lock_guard lock(lock_);
+    pids_.insert(pid);
+  }
+  void remove(pid_t pid) {
+    const std::lock_guard lock(lock_);
+    pids_.erase(pid);
+  }
+  bool has(pid_t pid) {
+    const std::lock_guard lock(lock_);
+    return pids_.count(pid) != 0;
+  }
+
+ private:
+  std::mutex lock_;
+  std::set<pid_t> pids_;
+};
+
+Living& living() {
+  static auto& all = *new Living;  // as above
+  return all;
+}
+
+// A thread's half and its proxy's. The thread that awaits the proxy's end has it too.
+struct Lane {
+  Number asked{0}, done{0};          // the last order
+  std::shared_ptr<Order> order;      // the proxy's from `asked` to `done`
+  std::atomic<bool> is_left{false};  // by its thread: the proxy ends
+  std::atomic<bool> has_ended{false};
+  std::optional<uid_t> silent_user;  // set before it is left
+  std::atomic<pid_t> pid{0};
+  const pid_t tool = ::getpid();
+  alignas(16) std::array<char, 65536> stack;
+};
+
+// ---- in the proxy
+
+class ToolsDescriptors : public Place {
+ public:
+  explicit ToolsDescriptors(pid_t tool) : tool_(static_cast<int>(::syscall(SYS_pidfd_open, tool, 0))) {}
+  int descriptor(int of_the_tool) override {
+    return static_cast<int>(::syscall(SYS_pidfd_getfd, tool_, of_the_tool, 0));
+  }
+
+ private:
+  const int tool_;
+};
+
+void await_order(Lane& lane, std::uint32_t last) {
+  for (int looks = 0; lane.asked.load(std::memory_order_acquire) == last; ++looks) {
+    constexpr int kAwake = 50;
+    if (looks < kAwake)
+      ::syscall(SYS_sched_yield);
+    else
+      wait_for_change(lane.asked, last, nullptr);
+  }
+}
+
+// Signals of the tool's process group are not for it.
+void begin(const Lane& lane) {
+  ::syscall(SYS_prctl, PR_SET_NAME, kProxyName, 0, 0, 0);
+  ::syscall(SYS_setpgid, 0, 0);
+  ::syscall(SYS_close_range, 0U, ~0U, 0U);
+  ::syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  if (::syscall(SYS_getppid) != lane.tool) ::syscall(SYS_exit, 0);
+}
+
+int serve(void* of) {
+  Lane& lane = *static_cast<Lane*>(of);
+  begin(lane);
+  ToolsDescriptors place(lane.tool);
+  for (std::uint32_t last = 0; !lane.is_left; lane.done.store(last, std::memory_order_release), wake(lane.done)) {
+    await_order(lane, last);
+    last = lane.asked.load(std::memory_order_acquire);
+    if (lane.is_left) break;
+    lane.order->carry_out(place);
+  }
+  ::syscall(SYS_exit, 0);
+  return 0;
+}
+
+// ---- the thread that makes it
+
+void await_end(const std::shared_ptr<Lane>& lane) {
+  const pid_t pid = ::clone(serve, lane->stack.data() + lane->stack.size(), CLONE_VM, lane.get());
+  lane->pid = pid;
+  if (pid > 0) living().add(pid);
+  while (pid > 0 && ::waitpid(pid, nullptr, __WALL) < 0 && errno == EINTR) {
+  }
+  if (pid > 0) living().remove(pid);
+  lane->has_ended = true;
+  wake(lane->done);
+  if (lane->is_left && lane->silent_user) silent().remove(*lane->silent_user);
+}
+
+std::shared_ptr<Lane> start() {
+  auto lane = std::make_shared<Lane>();
+  try {
+    start_signal_masked_thread([lane] { await_end(lane); }).detach();
+  } catch (const std::system_error&) {
+    return nullptr;
+  }
+  return lane;
+}
+
+// ---- its thread's half
+
+void leave(Lane& lane) {
+  lane.is_left = true;
+  lane.asked.fetch_add(1, std::memory_order_release);
+  wake(lane.asked);
+}
+
+class OwnLane {
+ public:
+  OwnLane() = default;
+  OwnLane(const OwnLane&) = delete;
+  OwnLane& operator=(const OwnLane&) = delete;
+  ~OwnLane() { forget(); }
+
+  // Null: there is none.
+  std::shared_ptr<Lane> get() {
+    const bool is_gone =
+        lane_ != nullptr && (lane_->has_ended || lane_->tool != ::getpid());  // it stayed with the parent
+    if (is_gone) lane_ = nullptr;
+    if (lane_ == nullptr) lane_ = start();
+    return lane_;
+  }
+  void forget() {
+    if (lane_ != nullptr) leave(*lane_);
+    lane_ = nullptr;
+  }
+
+ private:
+  std::shared_ptr<Lane> lane_;
+};
+
+// Whether the proxy would go on if a processor were free.
+bool wants_to_run(pid_t pid) {
+  if (pid == 0) return true;  // it is being made
+  const auto stat = procfs::read(pid, "stat");
+  const std::size_t name_end = stat ? stat->rfind(')') : std::string::npos;
+  return name_end != std::string::npos && stat->compare(name_end, 3, ") R") == 0;
+}
+
+Clock::duration patience() { return silent().was_added_to(kWhile) ? Clock::duration{kLittlePatience} : kPatience; }
+
+// Waits for the proxy to be done with the order, for as long as it gets on with it.
+bool await_done(Lane& lane, const Order& order, std::uint32_t number) {
+  constexpr timespec kLook{0, 10'000'000};
+  const auto is_done = [&] { return lane.done.load(std::memory_order_acquire) == number; };
+  for (int looks = 0; looks < 50; ++looks) {
+    if (is_done()) return true;
+    ::sched_yield();
+  }
+  const auto allowed = patience();
+  std::uint32_t steps = order.steps;
+  for (auto since = Clock::now(); !is_done();) {
+    if (lane.has_ended) return is_done();
+    wait_for_change(lane.done, number - 1, &kLook);
+    const auto now = Clock::now();
+    if (order.steps != steps) steps = order.steps, since = now;
+    if (now - since > kMostPatience || (now - since > allowed && !wants_to_run(lane.pid))) return is_done();
+  }
+  return true;
+}
+
+}  // namespace
+
+bool carry_out(const std::shared_ptr<Order>& order, uid_t user) {
+  thread_local OwnLane own;
+  const auto lane = silent().allows(user) ? own.get() : nullptr;
+  if (lane == nullptr) return false;
+  lane->order = order;
+  const std::uint32_t number = lane->asked.fetch_add(1, std::memory_order_release) + 1;
+  wake(lane->asked);
+  if (await_done(*lane, *order, number)) return lane->order = nullptr, true;
+  silent().add(user);
+  lane->silent_user = user;
+  own.forget();
+  return false;
+}
+
+bool is_own(pid_t pid) { return living().has(pid); }
+
+}  // namespace uprobe::proxy

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// System calls that another user can keep waiting for as long as it likes: a page of its process's memory may be one that a FUSE
+// server of its own has to give, and the kernel lets no signal end such a wait. Another process makes them in the tool's place. When
+// it does not come back in time the tool leaves it there and goes on.
+//
+//     a thread of the tool                its proxy, a process that shares the tool's memory
+//       Order, number n   ---asked--->      carry_out()
+//       waits, not for long  <---done---    number n
+//
+// While a user's order has not come back no other one is begun for the same user, so that each user keeps one proxy at most (for each
+// thread of the tool).
+//
+// Each thread has a proxy of its own from its first order on. A proxy has none of the tool's descriptors, so that a reader of the
+// tool's output sees its end; it ends with its thread or, as soon as its system call lets it, with the tool.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+namespace uprobe::proxy {
+
+// What an order may use while it is carried out.
+class Place {
+ public:
+  virtual ~Place() = default;
+  // A copy of a descriptor of the tool, which the order closes; or -1 and errno (pidfd_getfd: Linux 5.6, pid_fd(7)).
+  virtual int descriptor(int of_the_tool) = 0;
+};
+
+// Holds all that its work reads and writes: it may go on after the tool has left it.
+class Order {
+ public:
+  Order() = default;
+  Order(const Order&) = delete;
+  Order& operator=(const Order&) = delete;
+  virtual ~Order() = default;
+
+  // System calls only, by syscall(): no memory is allocated and no lock is taken, because the proxy may end in between.
+  virtual void carry_out(Place& place) = 0;
+
+  // Calls how often the work has got on: an order that does gets more time.
+  std::atomic<std::uint32_t> steps{0};
+};
+
+// Carries out an order that `user` can delay. False: no proxy can be had, or its system call has not returned in time; then nothing of the
+// order may be used.
+bool carry_out(const std::shared_ptr<Order>& order, uid_t user);
+
+// Whether the process is one of this tool's own proxies: it has all of the tool's memory, the session's too.
+bool is_own(pid_t pid);
+
+}  // namespace uprobe::proxy

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+// Orders that are carried out, that fail, and that do not come back.
+#include "engine/proxy/proxy.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "engine/base/fd.h"
+#include "engine/base/procfs.h"
+#include "engine/base/roles.h"
+#include "engine/proxy/foreign.h"
+#include "engine/proxy/memory.h"
+
+namespace uprobe::proxy {
+namespace {
+
+constexpr uid_t kUser = 4001, kOtherUser = 4002;
+
+Fd own_memory() { return Fd(::open("/proc/self/mem", O_RDWR | O_CLOEXEC)); }
+std::uint64_t address(const void* at) { return reinterpret_cast<std::uintptr_t>(at); }
+
+// Tells who carries it out.
+class Names : public Order {
+ public:
+  void carry_out(Place&) override { pid_ = ::syscall(SYS_getpid); }
+  pid_t pid() const { return static_cast<pid_t>(pid_); }
+
+ private:
+  long pid_ = 0;
+};
+
+// Waits for a byte that comes when the test wants it.
+class Waits : public Order {
+ public:
+  Waits() { EXPECT_EQ(::pipe2(ends_.data(), O_CLOEXEC), 0); }
+  ~Waits() override {
+    ::close(ends_[0]);
+    ::close(ends_[1]);
+  }
+  void carry_out(Place& place) override {
+    const int end = place.descriptor(ends_[0]);
+    char byte = 0;
+    ::syscall(SYS_read, end, &byte, 1);
+    ::syscall(SYS_close, end);
+  }
+  void finish() const { EXPECT_EQ(::write(ends_[1], "x", 1), 1); }
+
+ private:
+  std::array<int, 2> ends_{};
+};
+
+bool allows(uid_t user) { return carry_out(std::make_shared<Names>(), user); }
+
+TEST(Proxy, IsAnotherProcessWithThisOnesMemory) {
+  const auto order = std::make_shared<Names>();
+  ASSERT_TRUE(carry_out(order, kUser));
+  EXPECT_NE(order->pid(), ::getpid());
+  EXPECT_TRUE(is_own(order->pid()));
+  EXPECT_TRUE(is_proxy(order->pid()));
+  EXPECT_FALSE(is_own(::getpid()));
+}
+
+TEST(Proxy, EndsWithItsThread) {
+  pid_t pid = 0;
+  std::thread([&pid] {
+    const auto order = std::make_shared<Names>();
+    EXPECT_TRUE(carry_out(order, kUser));
+    pid = order->pid();
+  }).join();
+  for (int looks = 0; is_own(pid) && looks < 10000; ++looks) ::usleep(1000);
+  EXPECT_FALSE(is_own(pid));
+}
+
+TEST(Proxy, EndsWithTheTool) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  const pid_t tool = ::fork();
+  if (tool == 0) {
+    const auto order = std::make_shared<Names>();
+    const bool is_done = carry_out(order, kUser);
+    const pid_t pid = is_done ? order->pid() : 0;
+    (void)!::write(ends[1], &pid, sizeof pid);
+    ::raise(SIGKILL);
+  }
+  ::close(ends[1]);
+  pid_t proxy = 0;
+  ASSERT_EQ(::read(ends[0], &proxy, sizeof proxy), static_cast<ssize_t>(sizeof proxy));
+  ASSERT_NE(proxy, 0);
+  char byte = 0;
+  EXPECT_EQ(::read(ends[0], &byte, 1), 0) << "the proxy has the tool's descriptors";
+  ::close(ends[0]);
+  ::waitpid(tool, nullptr, 0);
+  const auto has_ended = [proxy] {
+    const auto status = procfs::read(proxy, "status");
+    return !status || procfs::field(*status, "State").value_or("").starts_with("Z");
+  };
+  for (int looks = 0; !has_ended() && looks < 10000; ++looks) ::usleep(1000);
+  EXPECT_TRUE(has_ended());
+}
+
+TEST(Proxy, IsReplacedWhenItIsKilled) {
+  const auto first = std::make_shared<Names>(), second = std::make_shared<Names>();
+  ASSERT_TRUE(carry_out(first, kUser));
+  ::kill(first->pid(), SIGKILL);
+  for (int looks = 0; is_own(first->pid()) && looks < 10000; ++looks) ::usleep(1000);
+  ASSERT_TRUE(carry_out(second, kUser));
+  EXPECT_NE(second->pid(), first->pid());
+}
+
+TEST(Proxy, IsLeftWhereItDoesNotComeBackAndThatUserWaits) {
+  const auto stuck = std::make_shared<Waits>();
+  EXPECT_FALSE(carry_out(stuck, kUser));
+  EXPECT_FALSE(allows(kUser));
+  EXPECT_TRUE(allows(kOtherUser));
+  stuck->finish();
+  for (int looks = 0; !allows(kUser) && looks < 10000; ++looks) ::usleep(1000);
+  EXPECT_TRUE(allows(kUser));
+}
+
+TEST(ProxyMemory, IsReadAndWritten) {
+  const Fd memory = own_memory();
+  std::array<std::uint8_t, 4> from = {1, 2, 3, 4}, to{};
+  std::string long_text(300000, 'x'), copy(300000, '\0');
+  const std::array<Room, 2> rooms = {
+      Room{address(from.data()), to},
+      Room{address(long_text.data()), {reinterpret_cast<std::uint8_t*>(copy.data()), copy.size()}}};
+  ASSERT_EQ(read_memory(kUser, memory.get(), rooms), 0);
+  EXPECT_EQ(to, from);
+  EXPECT_TRUE(copy == long_text);
+  const std::array<std::uint8_t, 2> bytes = {9, 8};
+  const std::array<Piece, 2> pieces = {Piece{address(&from[0]), bytes}, Piece{address(&from[2]), bytes}};
+  ASSERT_EQ(write_memory(kUser, memory.get(), pieces), 0);
+  EXPECT_EQ(from, (std::array<std::uint8_t, 4>{9, 8, 9, 8}));
+}
+
+TEST(ProxyMemory, SaysWhatIsWrong) {
+  const Fd memory = own_memory();
+  std::array<std::uint8_t, 4> to = {7, 7, 7, 7};
+  const std::array<Room, 1> nowhere = {Room{8, to}};
+  EXPECT_EQ(read_memory(kUser, memory.get(), nowhere), EIO);
+  EXPECT_EQ(to[0], 7);
+  EXPECT_EQ(read_memory(kUser, -1, nowhere), EBADF);
+}
+
+TEST(ProxyFiles, AreReadWholeWithinTheLimit) {
+  const auto maps = read_file(kUser, "/proc/self/status", 1 << 20);
+  ASSERT_TRUE(maps);
+  EXPECT_EQ(procfs::name_in(*maps), kProxyName) << "its own";
+  const std::string path = ::testing::TempDir() + "proxy_file_" + std::to_string(::getpid());
+  const std::string text(200000, 't');
+  std::ofstream(path) << text;
+  EXPECT_TRUE(*read_file(kUser, path, 1 << 20) == text);
+  EXPECT_EQ(read_file(kUser, path, 100000).error().code, Code::limit);
+  ::unlink(path.c_str());
+  EXPECT_EQ(read_file(kUser, path, 1 << 20).error().err, ENOENT);
+}
+
+TEST(Foreign, IsAProcessOfAnotherUser) {
+  EXPECT_FALSE(Foreign(::getpid()).user());
+  EXPECT_FALSE(Foreign(0x3fffffff).user()) << "there is none";
+  if (::geteuid() != 0) GTEST_SKIP() << "other users need root";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::setuid(kUser) != 0) ::_exit(1);
+    for (;;) ::pause();
+  }
+  const Foreign theirs(child);
+  for (int looks = 0; !theirs.user() && looks < 10000; ++looks) ::usleep(1000);
+  EXPECT_EQ(theirs.user(), kUser);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+}
+
+}  // namespace
+}  // namespace uprobe::proxy
