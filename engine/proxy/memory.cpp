@@ -9,7 +9,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "engine/proxy/proxy.h"
@@ -32,7 +33,7 @@ class Access : public Order {
 
   void carry_out(Place& place) override {
     const int memory = place.descriptor(memory_);
-    if (memory < 0) return static_cast<void>(error_ = errno);
+    if (memory < 0) return static_cast<void>(error_ = ENOTSUP);
     for (std::size_t i = 0; i < parts_.size() && error_ == 0; ++i) error_ = all_of(memory, parts_[i]);
     ::syscall(SYS_close, memory);
   }
@@ -89,6 +90,14 @@ class Writing : public Access {
   }
 };
 
+// What the order says is wrong, where it was carried out.
+template <class Made>
+int result_of(const std::shared_ptr<Made>& order, uid_t user) {
+  const Outcome outcome = carry_out(order, user);
+  if (outcome == Outcome::done) return order->error();
+  return outcome == Outcome::silent ? ETIMEDOUT : ENOTSUP;
+}
+
 // As much of a file as there is room for.
 class ReadingFile : public Order {
  public:
@@ -128,24 +137,23 @@ int read_memory(uid_t user, int memory, std::span<const Room> rooms) {
   std::vector<Part> parts;
   for (const Room& room : rooms) parts.push_back({room.at, std::vector<std::uint8_t>(room.bytes.size())});
   const auto order = std::make_shared<Reading>(memory, std::move(parts));
-  if (!carry_out(order, user)) return ETIMEDOUT;
-  for (std::size_t i = 0; i < rooms.size() && order->error() == 0; ++i)
-    std::ranges::copy(order->parts()[i].bytes, rooms[i].bytes.begin());
-  return order->error();
+  if (const int error = result_of(order, user); error != 0) return error;
+  for (std::size_t i = 0; i < rooms.size(); ++i) std::ranges::copy(order->parts()[i].bytes, rooms[i].bytes.begin());
+  return 0;
 }
 
 int write_memory(uid_t user, int memory, std::span<const Piece> pieces) {
   std::vector<Part> parts;
   for (const Piece& piece : pieces) parts.push_back({piece.at, {piece.bytes.begin(), piece.bytes.end()}});
   const auto order = std::make_shared<Writing>(memory, std::move(parts));
-  return carry_out(order, user) ? order->error() : ETIMEDOUT;
+  return result_of(order, user);
 }
 
 Result<std::string> read_file(uid_t user, const std::string& path, std::size_t limit) {
   for (std::size_t room = kStep;; room = std::min(room * 4, limit + 1)) {
     const auto order = std::make_shared<ReadingFile>(path, room);
-    if (!carry_out(order, user)) return system_error("read " + path, ETIMEDOUT);
-    if (order->error() != 0) return system_error("read " + path, order->error());
+    const int error = result_of(order, user);
+    if (error != 0) return system_error("read " + path, error);
     if (order->is_whole()) return order->text();
     if (room > limit)
       return Error{.code = Code::limit, .text = path + " is larger than " + std::to_string(limit) + " bytes"};

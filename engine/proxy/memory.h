@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The memory of another user's process, and files of /proc about it, by the calling thread's proxy (proxy.h).
 //
-// `user` is the one whose process it is (foreign.h). Errors are errno values; ETIMEDOUT: it did not answer in time.
+// `user` is the one whose process it is (foreign.h). Errors are errno values; ETIMEDOUT: it did not answer in time; ENOTSUP: this kernel or
+// container has no proxies that can do it (Linux 5.6: pidfd_getfd).
 #pragma once
 
 #include <sys/types.h>

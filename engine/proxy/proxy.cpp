@@ -42,7 +42,7 @@ using Number = std::atomic<std::uint32_t>;
 constexpr auto kPatience = 1s;           // a page on a disk may take its time
 constexpr auto kLittlePatience = 100ms;  // for a while after an order was left
 constexpr auto kWhile = 60s;
-constexpr auto kMostPatience = 3s;  // with one that the kernel does not let run
+constexpr auto kMostPatience = 3s;  // with one that gets on, or that the kernel does not let run
 
 // The users of orders that were left and have not come back.
 class Silent {
@@ -113,7 +113,8 @@ struct Lane {
   std::shared_ptr<Order> order;      // the proxy's from `asked` to `done`
   std::atomic<bool> is_left{false};  // by its thread: the proxy ends
   std::atomic<bool> has_ended{false};
-  std::optional<uid_t> silent_user;  // set before it is left
+  uid_t user = 0;                      // of the last order
+  std::atomic<bool> is_silent{false};  // its user is among the silent ones
   std::atomic<pid_t> pid{0};
   const pid_t tool = ::getpid();
   alignas(16) std::array<char, 65536> stack;
@@ -146,7 +147,9 @@ void await_order(Lane& lane, std::uint32_t last) {
 void begin(const Lane& lane) {
   ::syscall(SYS_prctl, PR_SET_NAME, kProxyName, 0, 0, 0);
   ::syscall(SYS_setpgid, 0, 0);
-  ::syscall(SYS_close_range, 0U, ~0U, 0U);
+  constexpr int kMostKnown = 4096;  // for a kernel without the call (Linux 5.9)
+  if (::syscall(SYS_close_range, 0U, ~0U, 0U) != 0)
+    for (int fd = 0; fd < kMostKnown; ++fd) ::syscall(SYS_close, fd);
   ::syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   if (::syscall(SYS_getppid) != lane.tool) ::syscall(SYS_exit, 0);
 }
@@ -167,6 +170,11 @@ int serve(void* of) {
 
 // ---- the thread that makes it
 
+// Called by whichever of the two threads sees last that the proxy has ended and that its order was left.
+void forgive(Lane& lane) {
+  if (lane.has_ended && lane.is_silent.exchange(false)) silent().remove(lane.user);
+}
+
 void await_end(const std::shared_ptr<Lane>& lane) {
   const pid_t pid = ::clone(serve, lane->stack.data() + lane->stack.size(), CLONE_VM, lane.get());
   lane->pid = pid;
@@ -176,7 +184,7 @@ void await_end(const std::shared_ptr<Lane>& lane) {
   if (pid > 0) living().remove(pid);
   lane->has_ended = true;
   wake(lane->done);
-  if (lane->is_left && lane->silent_user) silent().remove(*lane->silent_user);
+  forgive(*lane);
 }
 
 std::shared_ptr<Lane> start() {
@@ -231,7 +239,7 @@ bool wants_to_run(pid_t pid) {
 
 Clock::duration patience() { return silent().was_added_to(kWhile) ? Clock::duration{kLittlePatience} : kPatience; }
 
-// Waits for the proxy to be done with the order, for as long as it gets on with it.
+// Waits for the proxy to be done with the order.
 bool await_done(Lane& lane, const Order& order, std::uint32_t number) {
   constexpr timespec kLook{0, 10'000'000};
   const auto is_done = [&] { return lane.done.load(std::memory_order_acquire) == number; };
@@ -241,30 +249,34 @@ bool await_done(Lane& lane, const Order& order, std::uint32_t number) {
   }
   const auto allowed = patience();
   std::uint32_t steps = order.steps;
-  for (auto since = Clock::now(); !is_done();) {
+  const auto begun = Clock::now();
+  for (auto since = begun; !is_done();) {
     if (lane.has_ended) return is_done();
     wait_for_change(lane.done, number - 1, &kLook);
     const auto now = Clock::now();
     if (order.steps != steps) steps = order.steps, since = now;
-    if (now - since > kMostPatience || (now - since > allowed && !wants_to_run(lane.pid))) return is_done();
+    if (now - begun > kMostPatience || (now - since > allowed && !wants_to_run(lane.pid))) return is_done();
   }
   return true;
 }
 
 }  // namespace
 
-bool carry_out(const std::shared_ptr<Order>& order, uid_t user) {
+Outcome carry_out(const std::shared_ptr<Order>& order, uid_t user) {
   thread_local OwnLane own;
-  const auto lane = silent().allows(user) ? own.get() : nullptr;
-  if (lane == nullptr) return false;
-  lane->order = order;
+  if (!silent().allows(user)) return Outcome::silent;
+  const auto lane = own.get();
+  if (lane == nullptr) return Outcome::impossible;
+  lane->order = order, lane->user = user;
   const std::uint32_t number = lane->asked.fetch_add(1, std::memory_order_release) + 1;
   wake(lane->asked);
-  if (await_done(*lane, *order, number)) return lane->order = nullptr, true;
+  if (await_done(*lane, *order, number)) return lane->order = nullptr, Outcome::done;
+  if (lane->pid < 0) return Outcome::impossible;
   silent().add(user);
-  lane->silent_user = user;
+  lane->is_silent = true;
   own.forget();
-  return false;
+  forgive(*lane);
+  return Outcome::silent;
 }
 
 bool is_own(pid_t pid) { return living().has(pid); }

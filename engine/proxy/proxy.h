@@ -45,9 +45,13 @@ class Order {
   std::atomic<std::uint32_t> steps{0};
 };
 
-// Carries out an order that `user` can delay. False: no proxy can be had, or its system call has not returned in time; then nothing of the
-// order may be used.
-bool carry_out(const std::shared_ptr<Order>& order, uid_t user);
+enum class Outcome {
+  done,
+  silent,      // its system call has not returned in time: nothing of the order may be used
+  impossible,  // there is no proxy: no process can be made
+};
+// Carries out an order that `user` can delay.
+Outcome carry_out(const std::shared_ptr<Order>& order, uid_t user);
 
 // Whether the process is one of this tool's own proxies: it has all of the tool's memory, the session's too.
 bool is_own(pid_t pid);

@@ -128,6 +128,7 @@ Result<std::vector<Mapping>> ProcessFiles::maps() const {
   const std::string path = folder_ + "/maps";
   const auto user = foreign_.user();
   auto text = user ? proxy::read_file(*user, path, kMostText) : read_file(path, kMostText);
+  if (!text && user && text.error().err == ENOTSUP) text = read_file(path, kMostText);
   if (!text) return error_of_files(pid_, text.error());
   return parse_maps(*text);
 }
@@ -214,10 +215,8 @@ Result<std::vector<Mapping>> ProcessFiles::shared_files() const {
 
 // Nothing at all, and no error: the address space is gone, with its process or by execve (fs/proc/base.c, mem_rw).
 Status ProcessFiles::read(Addr from, void* to, std::size_t bytes) const {
-  if (const auto user = foreign_.user()) {
-    const ReadPiece piece{from, {static_cast<std::uint8_t*>(to), bytes}};
-    return read_by_proxy(*user, {&piece, 1});
-  }
+  const ReadPiece whole{from, {static_cast<std::uint8_t*>(to), bytes}};
+  if (auto done = read_by_proxy({&whole, 1})) return *done;
   auto* at = static_cast<char*>(to);
   while (bytes != 0) {
     const ssize_t n = ::pread(memory_.get(), at, bytes, static_cast<off_t>(from.value));
@@ -251,7 +250,7 @@ std::size_t read_at_once(pid_t pid, std::span<const ReadPiece> pieces) {
 
 // A process whose first thread has ended is not found by its id; memory that may not be read is, by the file.
 Status ProcessFiles::read_all(std::span<const ReadPiece> pieces) const {
-  if (const auto user = foreign_.user()) return read_by_proxy(*user, pieces);
+  if (auto done = read_by_proxy(pieces)) return *done;
   while (!pieces.empty()) {
     const std::size_t whole = read_at_once(pid_, pieces);
     if (whole == 0) RETURN_IF_ERROR(read(pieces[0].from, pieces[0].to.data(), pieces[0].to.size()));
@@ -261,10 +260,8 @@ Status ProcessFiles::read_all(std::span<const ReadPiece> pieces) const {
 }
 
 Status ProcessFiles::write(Addr to, const void* from, std::size_t bytes) const {
-  if (const auto user = foreign_.user()) {
-    const MemoryPiece piece{to, {static_cast<const std::uint8_t*>(from), bytes}};
-    return write_by_proxy(*user, {&piece, 1});
-  }
+  const MemoryPiece whole{to, {static_cast<const std::uint8_t*>(from), bytes}};
+  if (auto done = write_by_proxy({&whole, 1})) return *done;
   const auto* at = static_cast<const char*>(from);
   while (bytes != 0) {
     const ssize_t n = ::pwrite(memory_.get(), at, bytes, static_cast<off_t>(to.value));
@@ -276,22 +273,29 @@ Status ProcessFiles::write(Addr to, const void* from, std::size_t bytes) const {
 }
 
 Status ProcessFiles::write_all(std::span<const MemoryPiece> pieces) const {
-  if (const auto user = foreign_.user()) return write_by_proxy(*user, pieces);
+  if (auto done = write_by_proxy(pieces)) return *done;
   for (const MemoryPiece& piece : pieces) RETURN_IF_ERROR(write(piece.at, piece.bytes.data(), piece.bytes.size()));
   return ok();
 }
 
-Status ProcessFiles::read_by_proxy(uid_t user, std::span<const ReadPiece> pieces) const {
+// Both: nothing where there is no proxy for it.
+std::optional<Status> ProcessFiles::read_by_proxy(std::span<const ReadPiece> pieces) const {
+  const auto user = foreign_.user();
+  if (!user) return std::nullopt;
   std::vector<proxy::Room> rooms;
   for (const ReadPiece& piece : pieces) rooms.push_back({piece.from.value, piece.to});
-  const int error = proxy::read_memory(user, memory_.get(), rooms);
+  const int error = proxy::read_memory(*user, memory_.get(), rooms);
+  if (error == ENOTSUP) return std::nullopt;
   return error == 0 ? ok() : Status(error_of_files(pid_, system_error("read of the target's memory", error)));
 }
 
-Status ProcessFiles::write_by_proxy(uid_t user, std::span<const MemoryPiece> pieces) const {
+std::optional<Status> ProcessFiles::write_by_proxy(std::span<const MemoryPiece> pieces) const {
+  const auto user = foreign_.user();
+  if (!user) return std::nullopt;
   std::vector<proxy::Piece> all;
   for (const MemoryPiece& piece : pieces) all.push_back({piece.at.value, piece.bytes});
-  const int error = proxy::write_memory(user, memory_.get(), all);
+  const int error = proxy::write_memory(*user, memory_.get(), all);
+  if (error == ENOTSUP) return std::nullopt;
   return error == 0 ? ok() : Status(error_of_files(pid_, system_error("write to the target's memory", error)));
 }
 
@@ -333,7 +337,7 @@ int carry_out(void* of) {
 // As by vfork and not by fork: the program is held all the while. The process's end is no signal (a program that uses the library may
 // await children of its own), and no handler of this process may run in it.
 bool ProcessFiles::write_by_child(std::span<const MemoryPiece> pieces) const {
-  if (const auto user = foreign_.user()) return bool(write_by_proxy(*user, pieces));
+  if (auto done = write_by_proxy(pieces)) return bool(*done);
   constexpr std::size_t kStack = 16384;
   alignas(16) std::array<char, kStack> stack;
   Writing writing{memory_.get(), pieces};

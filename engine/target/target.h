@@ -141,8 +141,8 @@ class ProcessFiles {
  private:
   ProcessFiles(pid_t pid, std::string folder, Fd memory)
       : pid_(pid), folder_(std::move(folder)), memory_(std::move(memory)), foreign_(pid) {}
-  Status read_by_proxy(uid_t user, std::span<const ReadPiece> pieces) const;
-  Status write_by_proxy(uid_t user, std::span<const MemoryPiece> pieces) const;
+  std::optional<Status> read_by_proxy(std::span<const ReadPiece> pieces) const;
+  std::optional<Status> write_by_proxy(std::span<const MemoryPiece> pieces) const;
   pid_t pid_;
   std::string folder_;  // in /proc
   Fd memory_;
