@@ -9,6 +9,8 @@
 #include <string>
 
 #include "engine/base/procfs.h"
+#include "engine/proxy/foreign.h"
+#include "engine/proxy/memory.h"
 
 namespace uprobe::control {
 
@@ -33,14 +35,17 @@ std::optional<elf::Identity> identity_of(const std::string& path) {
 }
 
 std::optional<elf::Identity> mapped_identity(pid_t pid, const target::Mapping& m) {
+  const auto user = proxy::Foreign(pid).user();
   for (const std::string& name : names_of(pid, m))
-    if (const auto identity = identity_of(name)) return identity;
+    if (const auto status = proxy::status_of(user, name)) return elf::Identity{status->st_dev, status->st_ino};
   return std::nullopt;
 }
 
 std::vector<MappedText> mapped_text(pid_t pid) {
   std::vector<MappedText> found;
-  const auto maps = procfs::read(pid, "maps");
+  const auto user = proxy::Foreign(pid).user();
+  constexpr std::size_t kMostText = std::size_t{48} << 20;  // as of ProcessFiles::maps
+  const auto maps = user ? proxy::read_file(*user, procfs::path(pid, "maps"), kMostText) : procfs::read(pid, "maps");
   if (!maps) return found;
   for (target::Mapping& mapping : target::parse_maps(*maps)) {
     if (!mapping.is_file() || !mapping.executable) continue;

@@ -131,6 +131,22 @@ class ReadingFile : public Order {
   int error_ = 0;
 };
 
+class AskingForStatus : public Order {
+ public:
+  explicit AskingForStatus(std::string path) : path_(std::move(path)) {}
+
+  void carry_out(Place&) override {
+    error_ = ::syscall(SYS_newfstatat, AT_FDCWD, path_.c_str(), &status_, 0) == 0 ? 0 : errno;
+  }
+  int error() const { return error_; }
+  const struct stat& status() const { return status_; }
+
+ private:
+  const std::string path_;
+  struct stat status_ {};
+  int error_ = 0;
+};
+
 }  // namespace
 
 int read_memory(uid_t user, int memory, std::span<const Room> rooms) {
@@ -158,6 +174,16 @@ Result<std::string> read_file(uid_t user, const std::string& path, std::size_t l
     if (room > limit)
       return Error{.code = Code::limit, .text = path + " is larger than " + std::to_string(limit) + " bytes"};
   }
+}
+
+std::optional<struct stat> status_of(std::optional<uid_t> user, const std::string& path) {
+  if (user) {
+    const auto order = std::make_shared<AskingForStatus>(path);
+    const int error = result_of(order, *user);
+    if (error != ENOTSUP) return error == 0 ? std::optional(order->status()) : std::nullopt;
+  }
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 ? std::optional(status) : std::nullopt;
 }
 
 }  // namespace uprobe::proxy

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
-// The memory of another user's process, and files of /proc about it, by the calling thread's proxy (proxy.h).
+// The memory of another user's process, and files that it names or that are about it, by the calling thread's proxy (proxy.h).
 //
 // `user` is the one whose process it is (foreign.h). Errors are errno values; ETIMEDOUT: it did not answer in time; ENOTSUP: this kernel or
 // container has no proxies that can do it (Linux 5.6: pidfd_getfd).
 #pragma once
 
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -32,5 +34,8 @@ int write_memory(uid_t user, int memory, std::span<const Piece> pieces);
 
 // The whole of a file of /proc. Code::limit: it is longer than `limit` bytes.
 Result<std::string> read_file(uid_t user, const std::string& path, std::size_t limit);
+
+// By stat; nothing: there is no such file, or it does not answer in time. Without a user: by this process.
+std::optional<struct stat> status_of(std::optional<uid_t> user, const std::string& path);
 
 }  // namespace uprobe::proxy

@@ -3,10 +3,8 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -22,6 +20,7 @@
 #include <utility>
 
 #include "engine/base/procfs.h"
+#include "engine/proxy/mapping_query.h"
 #include "engine/proxy/memory.h"
 #include "engine/target/process_stat.h"
 
@@ -135,23 +134,13 @@ Result<std::vector<Mapping>> ProcessFiles::maps() const {
 
 namespace {
 
-// Linux 6.11, include/uapi/linux/fs.h: struct procmap_query. Older headers do not have it.
-struct MappingQuery {
-  std::uint64_t size, flags, at;
-  std::uint64_t begin, end, vma_flags, page_bytes, offset, inode;
-  std::uint32_t major, minor, name_bytes, build_id_bytes;
-  std::uint64_t name, build_id;
-};
-constexpr unsigned long kAsk = _IOWR('f', 17, MappingQuery);
-constexpr std::uint64_t kReadable = 1, kWritable = 2, kExecutable = 4, kShared = 8, kOrNext = 16, kOfFile = 32;
-
-Mapping mapping_of(const MappingQuery& answer) {
+Mapping mapping_of(const proxy::MappingQuery& answer) {
   return {.begin = Addr{answer.begin},
           .end = Addr{answer.end},
-          .readable = (answer.vma_flags & kReadable) != 0,
-          .writable = (answer.vma_flags & kWritable) != 0,
-          .executable = (answer.vma_flags & kExecutable) != 0,
-          .shared = (answer.vma_flags & kShared) != 0,
+          .readable = (answer.vma_flags & proxy::kMappingReadable) != 0,
+          .writable = (answer.vma_flags & proxy::kMappingWritable) != 0,
+          .executable = (answer.vma_flags & proxy::kMappingExecutable) != 0,
+          .shared = (answer.vma_flags & proxy::kMappingShared) != 0,
           .offset = answer.offset,
           .device = std::uint64_t{answer.major} << 32 | answer.minor,
           .inode = answer.inode,
@@ -159,30 +148,27 @@ Mapping mapping_of(const MappingQuery& answer) {
 }
 
 // The shared mappings of files; nothing: the kernel does not answer such questions.
-std::optional<std::vector<Mapping>> ask_for_shared_files(const std::string& maps) {
-  constexpr std::size_t kMost = 65536;  // of a program that changes them all the time, for ever
-  const Fd file(::open(maps.c_str(), O_RDONLY | O_CLOEXEC));
+std::optional<std::vector<Mapping>> ask_for_shared_files(std::optional<uid_t> user, const std::string& maps) {
+  constexpr std::size_t kMost = 65536, kOneLook = 16;  // of a program that changes them all the time, for ever
+  constexpr std::uint64_t kWhich = proxy::kMappingShared | proxy::kMappingOfFile | proxy::kMappingOrNext;
   std::vector<Mapping> found;
-  MappingQuery query{};
-  while (file && found.size() < kMost) {
-    query = {.size = sizeof query, .flags = kShared | kOfFile | kOrNext, .at = query.end};
-    if (::ioctl(file.get(), kAsk, &query) != 0) return errno == ENOENT ? std::optional(std::move(found)) : std::nullopt;
-    found.push_back(mapping_of(query));
+  for (bool is_over = false; !is_over && found.size() < kMost;) {
+    const std::uint64_t from = found.empty() ? 0 : found.back().end.value;
+    const proxy::MappingAnswers answers = proxy::ask_mappings(user, maps, kWhich, from, kOneLook);
+    if (answers.has_failed) return std::nullopt;
+    for (const proxy::MappingQuery& one : answers.found) found.push_back(mapping_of(one));
+    is_over = answers.is_over;
   }
-  return std::nullopt;
+  return found.size() < kMost ? std::optional(std::move(found)) : std::nullopt;
 }
 
 // A name with a line break is another one in the text of all mappings.
-std::optional<Mapping> ask_for(const std::string& maps, Addr address) {
-  std::array<char, PATH_MAX> name{};
-  MappingQuery query{.size = sizeof query, .at = address.value};
-  query.name_bytes = name.size();
-  query.name = reinterpret_cast<std::uintptr_t>(name.data());
-  const Fd file(::open(maps.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file || ::ioctl(file.get(), kAsk, &query) != 0) return std::nullopt;
-  Mapping found = mapping_of(query);
-  found.path.assign(name.data(), ::strnlen(name.data(), std::min<std::size_t>(query.name_bytes, name.size())));
-  return found.path.find('\n') == std::string::npos ? std::optional(std::move(found)) : std::nullopt;
+std::optional<Mapping> ask_for(std::optional<uid_t> user, const std::string& maps, Addr address) {
+  const proxy::MappingAnswers answers = proxy::ask_mappings(user, maps, 0, address.value, 1);
+  if (answers.found.empty() || answers.name.find('\n') != std::string::npos) return std::nullopt;
+  Mapping found = mapping_of(answers.found.front());
+  found.path = answers.name;
+  return found;
 }
 
 }  // namespace
@@ -198,7 +184,7 @@ Result<std::optional<Mapping>> mapping_in(const Result<std::vector<Mapping>>& ma
 }  // namespace
 
 std::optional<Mapping> ProcessFiles::asked_mapping_at(Addr address) const {
-  return ask_for(folder_ + "/maps", address);
+  return ask_for(foreign_.user(), folder_ + "/maps", address);
 }
 
 Result<std::optional<Mapping>> ProcessFiles::mapping_at(Addr address) const {
@@ -207,7 +193,7 @@ Result<std::optional<Mapping>> ProcessFiles::mapping_at(Addr address) const {
 }
 
 Result<std::vector<Mapping>> ProcessFiles::shared_files() const {
-  if (auto asked = ask_for_shared_files(folder_ + "/maps")) return std::move(*asked);
+  if (auto asked = ask_for_shared_files(foreign_.user(), folder_ + "/maps")) return std::move(*asked);
   auto all = maps();
   if (all) std::erase_if(*all, [](const Mapping& m) { return !m.shared; });
   return all;

@@ -173,29 +173,21 @@ class ReturningHandlers(AttachCase):
 
     def check(self, name):
         program = fixture(name)
-        for after in ("0", "7"):
-            for inside in ([], ["inside"]):
-                with self.subTest(after=after, inside=bool(inside)):
-                    self.check_once(program, after, *inside)
+        for words in (["0"], ["7"], ["0", "inside"], ["7", "inside"]):
+            with self.subTest(words=words):
+                process = self.start(program, *words)
+                returning = int(process.stdout.readline())
+                session = self.attach_in_background(returning, f"p:c {program}:changed %di:s64")
+                os.kill(returning, signal.SIGCONT)
+                self.assertEqual(process.stdout.readline(), b"0 mistakes\n")
+                session.send_signal(signal.SIGINT)
+                self.assertEqual(session.wait(harness.TIMEOUT), 0)
+                self.assertEqual(self.end_well(process), b"0 mistakes\n" * 3)
 
-    def check_once(self, program, *arguments):
-        process = self.start(program, *arguments)
-        returning = int(process.stdout.readline())
-        session = self.attach_in_background(returning, f"p:c {program}:changed %di:s64")
-        os.kill(returning, signal.SIGCONT)
-        self.assertEqual(process.stdout.readline(), b"0 mistakes\n")
-        session.send_signal(signal.SIGINT)
-        self.assertEqual(session.wait(harness.TIMEOUT), 0)
-        self.assertEqual(self.end_well(process), b"0 mistakes\n" * 3)
-
-    def test_glibc(self):
-        self.check("attached_returns")
-
-    def test_static(self):
-        self.check("attached_returns_static")
-
-    def test_musl(self):
-        self.check("attached_returns_musl_static")
+    def test_all(self):
+        for name in ("attached_returns", "attached_returns_static", "attached_returns_musl_static"):
+            with self.subTest(name=name):
+                self.check(name)
 
 
 class Killed(AttachCase):

@@ -137,7 +137,7 @@ class ByProcess(Summed):
         lines = done.stderr.decode().splitlines()
         self.assertEqual(lines[0].split()[-2:], ["process", "function"])
         for line in lines[1:3]:
-            self.assertRegex(line, r"^ +4 .*  callers-\d+  outer$")
+            self.assertRegex(line, r"^ +4 .*  callers-\d+ +outer$")
 
     def test_what_asks_a_session_takes_its_rows(self):
         process = subprocess.Popen([self.program, "spin", "1000000000"], stdout=subprocess.DEVNULL)

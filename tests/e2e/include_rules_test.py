@@ -13,7 +13,7 @@ LAYERS = {
     "arch/shared": 0,
     "engine/shared": 1,
     "engine/base": 2, "engine/names": 2, "arch/abi": 2,
-    "engine/elf": 3, "engine/lex": 3, "arch/code": 3,
+    "engine/elf": 3, "engine/lex": 3, "engine/proxy": 3, "arch/code": 3,
     "engine/target": 4, "engine/spec": 4, "engine/flow": 4,
     "engine/program": 5, "engine/dwarf": 5, "engine/marker": 5,
     "engine/plan": 6, "engine/trace": 6,

@@ -18,6 +18,7 @@
 #include "engine/base/procfs.h"
 #include "engine/base/roles.h"
 #include "engine/proxy/foreign.h"
+#include "engine/proxy/mapping_query.h"
 #include "engine/proxy/memory.h"
 
 namespace uprobe::proxy {
@@ -162,6 +163,34 @@ TEST(ProxyFiles, AreReadWholeWithinTheLimit) {
   EXPECT_EQ(read_file(kUser, path, 100000).error().code, Code::limit);
   ::unlink(path.c_str());
   EXPECT_EQ(read_file(kUser, path, 1 << 20).error().err, ENOENT);
+}
+
+TEST(ProxyFiles, HaveTheStatusThatStatTells) {
+  struct stat here {};
+  ASSERT_EQ(::stat("/proc/self/exe", &here), 0);
+  for (const auto user : {std::optional<uid_t>(), std::optional(kUser)}) {
+    const auto seen = status_of(user, "/proc/" + std::to_string(::getpid()) + "/exe");
+    ASSERT_TRUE(seen);
+    EXPECT_EQ(seen->st_ino, here.st_ino);
+    EXPECT_FALSE(status_of(user, "/nowhere"));
+  }
+}
+
+TEST(ProxyMappings, AreAskedForOneByOneOrTogether) {
+  const std::string maps = "/proc/" + std::to_string(::getpid()) + "/maps";
+  static const int here = 0;
+  const auto own = ask_mappings({}, maps, 0, address(&here), 1);
+  if (own.has_failed) GTEST_SKIP() << "this kernel has no PROCMAP_QUERY";
+  const auto by_proxy = ask_mappings(kUser, maps, 0, address(&here), 1);
+  ASSERT_EQ(by_proxy.found.size(), 1U);
+  EXPECT_EQ(by_proxy.found[0].begin, own.found.at(0).begin);
+  EXPECT_NE(by_proxy.name.find("proxy_test"), std::string::npos) << by_proxy.name;
+  const auto none = ask_mappings(kUser, maps, 0, 4096, 1);
+  EXPECT_TRUE(none.is_over && none.found.empty() && !none.has_failed);
+  const auto all = ask_mappings(kUser, maps, kMappingOrNext, 0, 10000);
+  EXPECT_TRUE(all.is_over);
+  EXPECT_GT(all.found.size(), 10U);
+  EXPECT_TRUE(ask_mappings(kUser, "/proc/self/status", 0, 0, 1).has_failed);
 }
 
 TEST(Foreign, IsAProcessOfAnotherUser) {
