@@ -12,7 +12,6 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -146,12 +145,8 @@ Result<target::Mapping> map_once(int fd) {
   const auto text = read_file("/proc/self/maps");
   ::munmap(page, kOnePage);
   if (!text) return text.error();
-  std::array<char, 32> first{};
-  std::snprintf(first.data(), first.size(), "\n%08lx-", reinterpret_cast<unsigned long>(page));
-  const std::size_t at = text->find(first.data()) + 1;
-  const auto maps =
-      at == 0 ? std::vector<target::Mapping>() : target::parse_maps(text->substr(at, text->find('\n', at) - at));
-  return maps.size() == 1 ? Result<target::Mapping>(maps[0]) : system_error("a mapping of the tool", ENOENT);
+  const auto mapping = target::mapping_beginning_at(*text, Addr{reinterpret_cast<std::uintptr_t>(page)});
+  return mapping ? Result<target::Mapping>(*mapping) : system_error("a mapping of the tool", ENOENT);
 }
 
 // The last files that were asked for. An open file keeps its inode.

@@ -2,7 +2,10 @@
 #include "engine/target/maps.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cinttypes>
+#include <cstdio>
 
 namespace uprobe::target {
 namespace {
@@ -95,6 +98,19 @@ std::vector<Addr> free_places_near(const std::vector<Mapping>& maps, Addr begin,
   std::reverse(below.begin(), below.end());
   below.insert(below.end(), above.begin(), above.end());
   return below;
+}
+
+std::optional<Mapping> mapping_beginning_at(std::string_view text, Addr begin) {
+  std::array<char, 32> written{};
+  std::snprintf(written.data(), written.size(), "\n%08" PRIx64 "-", begin.value);
+  const std::string_view line_before = written.data(), line = line_before.substr(1);
+  if (!text.starts_with(line)) {  // the first one has no line before it
+    const std::size_t end = text.find(line_before);
+    if (end == std::string_view::npos) return std::nullopt;
+    text.remove_prefix(end + 1);
+  }
+  const auto found = parse_maps(text.substr(0, text.find('\n')));
+  return found.size() == 1 ? std::optional(found.front()) : std::nullopt;
 }
 
 }  // namespace uprobe::target

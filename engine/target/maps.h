@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,5 +31,8 @@ const Mapping* mapping_at(const std::vector<Mapping>& maps, Addr address);
 // Where `bytes` of address space can be mapped so that every byte of [begin, end) is within rel32 reach of it. Nearest
 // first; never right above the heap or a program's data (the break grows there), never right below a stack.
 std::vector<Addr> free_places_near(const std::vector<Mapping>& maps, Addr begin, Addr end, std::uint64_t bytes);
+
+// The mapping that begins there, without parsing the lines of the others; nothing: there is none.
+std::optional<Mapping> mapping_beginning_at(std::string_view text, Addr begin);
 
 }  // namespace uprobe::target

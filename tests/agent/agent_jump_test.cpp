@@ -197,13 +197,18 @@ TEST_P(Jump, WithoutRseqARingIsClaimed) {
   ASSERT_EQ(records.size(), 1U);
   EXPECT_GE(records[0].ring, cpus());
   block.rseq_offset = offset, block.own_rseq = own;
-  std::thread([&] {
-    agent::forget_cpu(probe.block().head);
-    EXPECT_TRUE(passes_unnoticed(2, kArithmetic));
-  }).join();
-  records = take(session);
-  ASSERT_EQ(records.size(), 1U);
-  EXPECT_GE(records[0].ring, cpus());
+  // The kernel tells a thread its CPU again when it has been interrupted: then it is another turn.
+  bool is_claimed = false;
+  for (int turns = 0; !is_claimed && turns < 100; ++turns) {
+    std::thread([&] {
+      agent::forget_cpu(probe.block().head);
+      EXPECT_TRUE(passes_unnoticed(2, kArithmetic));
+    }).join();
+    records = take(session);
+    ASSERT_EQ(records.size(), 1U);
+    is_claimed = records[0].ring >= cpus();
+  }
+  EXPECT_TRUE(is_claimed);
 }
 
 TEST_P(Jump, WithoutAClockTheRecordSaysSo) {

@@ -11,6 +11,19 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096, kReach = 1ull << 31;
 
+TEST(MappingBeginningAt, TakesTheFirstTheLastAndNoPart) {
+  constexpr const char* kText =
+      "00400000-00452000 r-xp 00001000 08:02 17 /first\n"
+      "7f0000000000-7f0000001000 r--p 00000000 00:01 5 /middle 00500000-\n"
+      "7f0000002000-7f0000003000 r--p 00000000 00:01 6 /last";
+  EXPECT_EQ(mapping_beginning_at(kText, Addr{0x400000})->path, "/first");
+  EXPECT_EQ(mapping_beginning_at(kText, Addr{0x7f0000000000})->inode, 5U);
+  EXPECT_EQ(mapping_beginning_at(kText, Addr{0x7f0000002000})->path, "/last");
+  for (const std::uint64_t none : {0x401000U, 0x500000U, 0x452000U, 0U})
+    EXPECT_FALSE(mapping_beginning_at(kText, Addr{none})) << none;
+  EXPECT_FALSE(mapping_beginning_at("", Addr{0}));
+}
+
 TEST(ParseMaps, EveryKindOfLine) {
   const auto maps = parse_maps(
       "00400000-00452000 r-xp 00001000 08:02 173521                             /usr/bin/a b\n"
