@@ -229,9 +229,22 @@ bool finished_return_path(ProcessBlock& block, SignalFrame& frame) {
 
 }  // namespace
 
+namespace {
+
+// Of a thread that was on its way to an int3 of the agent's, to have it made there: the copy leads to the kernel's call, which has no point.
+void make_open_that_waits(ProcessBlock& block, SignalFrame& frame) {
+  const Point* point = point_before_call(block, frame.ip);
+  if (point != nullptr && point->role == static_cast<u32>(shared::PointRole::open_call))
+    make_call_after(block, *point, frame);
+}
+
+}  // namespace
+
 // The hit is taken only if a prefix window leads to the place, which is in the middle of its jump.
 void leave_for_handler(ProcessBlock& block, SignalFrame& frame, bool may_fault) {
-  if (leave_trampoline(block, frame) != Jump::arriving) return;
+  const Jump jump = leave_trampoline(block, frame);
+  if (jump == Jump::recorded) make_open_that_waits(block, frame);
+  if (jump != Jump::arriving) return;
   const Point* point = find_point(block, frame.ip);
   if (point == nullptr || point->prefix_window == 0) return;
   record_hit(block, *point, frame, may_fault && (frame.mask & kFaultSignals) == 0);
