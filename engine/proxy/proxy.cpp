@@ -229,12 +229,19 @@ class OwnLane {
   std::shared_ptr<Lane> lane_;
 };
 
-// Whether the proxy would go on if a processor were free.
-bool wants_to_run(pid_t pid) {
-  if (pid == 0) return true;  // it is being made
+// As /proc/PID/stat has it.
+char state_of(pid_t pid) {
+  if (pid == 0) return 'R';  // it is being made
   const auto stat = procfs::read(pid, "stat");
   const std::size_t name_end = stat ? stat->rfind(')') : std::string::npos;
-  return name_end != std::string::npos && stat->compare(name_end, 3, ") R") == 0;
+  return name_end != std::string::npos && name_end + 2 < stat->size() ? (*stat)[name_end + 2] : 'X';
+}
+
+// Whether the proxy would go on if a processor were free. One that a signal has stopped is not held by the user.
+bool wants_to_run(pid_t pid) {
+  const char state = state_of(pid);
+  if (state == 'T') ::kill(pid, SIGCONT);
+  return state == 'R' || state == 'T';
 }
 
 Clock::duration patience() { return silent().was_added_to(kWhile) ? Clock::duration{kLittlePatience} : kPatience; }

@@ -197,7 +197,8 @@ void MailService::refuse(std::uint32_t called) {
 bool MailService::look_at(pid_t pid, bool is_its_turn) {
   auto member = open_member(area_, pid);
   shared::Mailbox box{};
-  if (!member || !member->files.read(member->mailbox(), &box, sizeof box)) return false;
+  const Status seen = member ? member->files.read(member->mailbox(), &box, sizeof box) : Status(member.error());
+  if (!seen) return note_silence(pid, seen.error()), false;
   const auto process = std::make_shared<const Member>(member.take());
   bool found = false;
   for (std::size_t i = 0; i < shared::kMailSlots; ++i) {
@@ -212,6 +213,11 @@ bool MailService::look_at(pid_t pid, bool is_its_turn) {
   }
   served_ += found ? 1 : 0;
   return found;
+}
+
+// A process that asks for nothing loses nothing: only one that rings is looked at.
+void MailService::note_silence(pid_t pid, const Error& error) {
+  if (error.err == ETIMEDOUT) note_failure(procfs::called(pid) + ": " + error.text);
 }
 
 void MailService::take_flush_requests() {

@@ -145,6 +145,7 @@ class MailService {
   Status let_go(Request& request, pid_t pid);
   Status let_go_of_other(const Request& request, const Requester& requester);
   void note_left(pid_t pid);
+  void note_silence(pid_t pid, const Error& error);
   void note_failure(const std::string& why);
   Status load(target::PtraceTarget& target, const Credentials& credentials);
   Status prepare_for(pid_t pid);

@@ -100,7 +100,8 @@ namespace {
 
 // Of an error that the files of a process in /proc gave.
 Error error_of_files(pid_t pid, Error error) {
-  if (error.err == ETIMEDOUT) error.text = "its memory does not answer: its pages come from a server (FUSE)";
+  if (error.err == ETIMEDOUT)
+    error.text = "the memory of its user's processes does not answer (its pages may come from a FUSE server)";
   if (error.err != ESRCH && error.err != ENOENT) return error;
   return has_ended(pid) ? process_ended() : in_execve();
 }

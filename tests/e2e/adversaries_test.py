@@ -97,6 +97,7 @@ class Adversaries(harness.TestCase):
         seen = harness.run_tool([self.definitions[0], f"p:root {libm}:cbrt"], [self.program, "stuck", "3", file], ["-b", "64K"])
         self.assertEqual((seen.returncode, seen.stdout), (0, b"wrong: 0, ended: 0\n"), seen.stderr)
         self.assertEqual(seen.counts().get("root"), 10, seen.stderr)
+        self.assertIn(b"(adversary): the memory of its user's processes does not answer", seen.stderr)
 
     @unittest.skipIf(os.geteuid() != 0, "other users need root")
     def test_an_execve_that_does_not_end_holds_no_command(self):

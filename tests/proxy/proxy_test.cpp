@@ -108,6 +108,14 @@ TEST(Proxy, EndsWithTheTool) {
   EXPECT_TRUE(has_ended());
 }
 
+TEST(Proxy, GoesOnAfterAStop) {
+  const auto first = std::make_shared<Names>(), second = std::make_shared<Names>();
+  ASSERT_EQ(carry_out(first, kUser), Outcome::done);
+  ::kill(first->pid(), SIGSTOP);
+  ASSERT_EQ(carry_out(second, kUser), Outcome::done);
+  EXPECT_EQ(second->pid(), first->pid());
+}
+
 TEST(Proxy, IsReplacedWhenItIsKilled) {
   const auto first = std::make_shared<Names>(), second = std::make_shared<Names>();
   ASSERT_EQ(carry_out(first, kUser), Outcome::done);
