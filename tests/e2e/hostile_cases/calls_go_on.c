@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +17,23 @@ struct Way {
   void (*handler)(int);
   int flags, blocked;
 };
+
+// The value of a line of the process's status file.
+static const char* value_of(pid_t pid, const char* name) {
+  static char line[256];
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/status", pid);
+  FILE* status = fopen(path, "r");
+  const char* found = NULL;
+  while (status && !found && fgets(line, sizeof line, status))
+    if (strncmp(line, name, strlen(name)) == 0) found = line + strlen(name);
+  if (status) fclose(status);
+  return found ? found : "";
+}
+static int sleeps(pid_t pid) { return value_of(pid, "State:\t")[0] == 'S'; }
+static int is_pending(pid_t pid, int number) {
+  return (int)(strtoull(value_of(pid, "ShdPnd:\t"), NULL, 16) >> (number - 1) & 1);
+}
 
 static void check(const struct Way* way, int number) {
   int ends[2];
@@ -32,9 +50,11 @@ static void check(const struct Way* way, int number) {
   if (pipe(ends) != 0) return;
   const pid_t reader = getpid(), child = fork();
   if (child == 0) {
-    usleep(20000);  // until it reads
+    while (!sleeps(reader)) usleep(1000);  // it reads
     kill(reader, number);
-    usleep(20000);
+    while (!way->blocked && is_pending(reader, number)) usleep(1000);
+    while (!sleeps(reader)) usleep(1000);  // it reads again, or waits
+    usleep(5000);
     _exit(write(ends[1], "x", 1) != 1);
   }
   const ssize_t got = read(ends[0], &byte, 1);
