@@ -171,6 +171,10 @@ void Sinks::write_calls(const Call& call) {
 
 bool names_one(const Selection& whom) { return whom.pids.size() == 1 && whom.names.empty() && whom.objects.empty(); }
 
+void show_tables_at_signal(const Call& call, Signals& signals) {
+  if (has_tables(call.options) || call.options.overflow.newest != 0) signals.show_at_user_signal();
+}
+
 // The engine polls `detach_requested` once per round, which is the moment to write the collected text.
 Result<Ending> follow(const Call& call, Sinks& sinks, Signals& signals) {
   TraceSink& sink = sinks.trace;
@@ -184,7 +188,7 @@ Result<Ending> follow(const Call& call, Sinks& sinks, Signals& signals) {
   if (sinks.metrics_socket)
     if (const Status served = sinks.metrics_socket->serve(); !served) call.diagnostics.error(served.error());
   std::optional<Every> table_time = table_times(call.options);
-  if (has_tables(call.options) || call.options.overflow.newest != 0) signals.show_at_user_signal();
+  show_tables_at_signal(call, signals);
   std::optional<TopView> top;
   if (call.options.top) top.emplace(call.streams, attaches(call.options));
   ProgressView progress(call, sink);

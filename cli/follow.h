@@ -32,6 +32,9 @@ struct Sinks {
   void write_calls(const Call& call);
 };
 
+// Where there are tables, or newest hits, SIGUSR1 asks for them from now on (signals.h).
+void show_tables_at_signal(const Call& call, Signals& signals);
+
 // Reads until the program has ended, or the user or the output ends the tracing.
 Result<Ending> follow(const Call& call, Sinks& sinks, Signals& signals);
 

@@ -415,6 +415,7 @@ void tell_end_of_attached(const Call& call, const Ending& ending) {
 Outcome attach_and_follow(const Call& call, Sinks& sinks) {
   Signals signals;
   if (call.options.reopens) signals.reopen_at_hangup();
+  show_tables_at_signal(call, signals);  // before the first line that tells of the session: it would end it
   signals.attaching();
   Selection whom = call.options.attach;
   if (!call.options.quiet) whom.tell = [&call](const std::string& text) { call.diagnostics.line(text); };
