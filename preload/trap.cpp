@@ -227,11 +227,8 @@ bool finished_return_path(ProcessBlock& block, SignalFrame& frame) {
   return has_returned;
 }
 
-}  // namespace
-
-namespace {
-
-// Of a thread that was on its way to an int3 of the agent's, to have it made there: the copy leads to the kernel's call, which has no point.
+// Of a thread that was on its way to an int3 of the agent's, to have it made there: the copy leads to the kernel's call, which has
+// no point.
 void make_open_that_waits(ProcessBlock& block, SignalFrame& frame) {
   const Point* point = point_before_call(block, frame.ip);
   if (point != nullptr && point->role == static_cast<u32>(shared::PointRole::open_call))

@@ -62,8 +62,7 @@ bool has_agent_code(pid_t pid) {
 }
 
 // The tool that has a session: it maps the area and has no agent, unless it is traced itself. (A process that calls itself a proxy
-// to hide is no tool.) This user's processes come first,
-// because another user's target may look like a tool.
+// to hide is no tool.) This user's processes come first, because another user's target may look like a tool.
 pid_t tool_of(ino_t session) {
   pid_t others = 0;
   for (const pid_t pid : processes_mapping(session)) {

@@ -35,8 +35,9 @@ class Handlers {
       arch::ThreadRegisters registers = thread.registers;
       const Place place{arch::instruction_pointer(registers), arch::stack_pointer(registers)};
       RETURN_IF_ERROR(follow(*maps, place));
-      if (led(place.ip) == place.ip) continue;
-      arch::set_instruction_pointer(registers, led(place.ip));
+      const std::uint64_t goes_on = led(place.ip);
+      if (goes_on == place.ip) continue;
+      arch::set_instruction_pointer(registers, goes_on);
       RETURN_IF_ERROR(process_.set_registers(thread.tid, registers));
     }
     return ok();
@@ -110,13 +111,13 @@ class Handlers {
   }
 
   Status take(Addr at, Frame frame) {
-    const bool is_led_frame = is_seen(frame.restorer);
+    const bool is_seen_frame = is_seen(frame.restorer);
     const std::uint64_t goes_on = led(frame.context.ip);
-    if (is_led_frame && goes_on == frame.context.ip) return ok();
+    if (is_seen_frame && goes_on == frame.context.ip) return ok();
     block_.head().flags |= shared::kBlockLedBack;
     const Addr flags = block_.address() + offsetof(shared::ProcessBlock, flags);
     RETURN_IF_ERROR(process_.write(flags, &block_.head().flags, sizeof block_.head().flags));
-    if (!is_led_frame) {
+    if (!is_seen_frame) {
       arch::kept_restorer(frame) = frame.restorer;
       frame.restorer = visible_.value;
     }

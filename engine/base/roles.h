@@ -10,8 +10,7 @@ namespace uprobe {
 inline constexpr const char* kLauncherName = "uprobe-run";
 inline constexpr const char* kTracerName = "uprobe-engine";
 inline constexpr const char* kGuardianName = "uprobe-guardian";  // engine/target/guardian.h
-
-inline constexpr const char* kProxyName = "uprobe-proxy";  // engine/proxy/proxy.h
+inline constexpr const char* kProxyName = "uprobe-proxy";        // engine/proxy/proxy.h
 
 bool is_tracer(pid_t pid);
 

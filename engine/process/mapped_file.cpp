@@ -34,11 +34,18 @@ std::optional<elf::Identity> identity_of(const std::string& path) {
   return elf::Identity{status.st_dev, status.st_ino};
 }
 
-std::optional<elf::Identity> mapped_identity(pid_t pid, const target::Mapping& m) {
-  const auto user = proxy::Foreign(pid).user();
+namespace {
+
+std::optional<elf::Identity> identity_for(std::optional<uid_t> user, pid_t pid, const target::Mapping& m) {
   for (const std::string& name : names_of(pid, m))
     if (const auto status = proxy::status_of(user, name)) return elf::Identity{status->st_dev, status->st_ino};
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<elf::Identity> mapped_identity(pid_t pid, const target::Mapping& m) {
+  return identity_for(proxy::Foreign(pid).user(), pid, m);
 }
 
 std::vector<MappedText> mapped_text(pid_t pid) {
@@ -49,7 +56,7 @@ std::vector<MappedText> mapped_text(pid_t pid) {
   if (!maps) return found;
   for (target::Mapping& mapping : target::parse_maps(*maps)) {
     if (!mapping.is_file() || !mapping.executable) continue;
-    if (const auto file = mapped_identity(pid, mapping)) found.push_back({std::move(mapping), *file});
+    if (const auto file = identity_for(user, pid, mapping)) found.push_back({std::move(mapping), *file});
   }
   return found;
 }

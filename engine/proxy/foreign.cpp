@@ -12,15 +12,15 @@ namespace uprobe::proxy {
 
 std::optional<uid_t> Foreign::user() const {
   constexpr std::int64_t kHolds = 100'000'000;
-  const uid_t own = ::geteuid();
   const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
   if (const std::int64_t then = looked_at_; then == 0 || now - then >= kHolds) {
     struct stat folder {};
-    owner_ = ::stat(procfs::path(pid_).c_str(), &folder) == 0 ? folder.st_uid : own;
+    const bool is_foreign = ::stat(procfs::path(pid_).c_str(), &folder) == 0 && folder.st_uid != ::geteuid();
+    user_ = is_foreign ? folder.st_uid : kOwn;
     looked_at_ = now;
   }
-  const uid_t owner = owner_;
-  return owner != own ? std::optional(owner) : std::nullopt;
+  const uid_t user = user_;
+  return user != kOwn ? std::optional(user) : std::nullopt;
 }
 
 }  // namespace uprobe::proxy

@@ -29,9 +29,10 @@ class Foreign {
   std::optional<uid_t> user() const;
 
  private:
+  static constexpr uid_t kOwn = ~uid_t{0};  // no user has it
   pid_t pid_;
   mutable std::atomic<std::int64_t> looked_at_{0};  // 0: not yet
-  mutable std::atomic<uid_t> owner_{0};
+  mutable std::atomic<uid_t> user_{kOwn};
 };
 
 }  // namespace uprobe::proxy

@@ -21,15 +21,33 @@ namespace {
 // A piece of what is read or written, so that a long one shows that it gets on.
 constexpr std::size_t kStep = 65536;
 
+// What `call(done, count)` has moved, as the system calls tell it, until all is done, it moves nothing, or it fails.
+struct Moved {
+  std::size_t done = 0;
+  int error = 0;
+};
+template <class Call>
+Moved move_all(std::size_t bytes, Order& order, Call call) {
+  Moved moved;
+  for (; moved.done < bytes; ++order.steps) {
+    const long n = call(moved.done, std::min(bytes - moved.done, kStep));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) moved.error = errno;
+    if (n <= 0) break;
+    moved.done += static_cast<std::size_t>(n);
+  }
+  return moved;
+}
+
 struct Part {
-  std::uint64_t at;
+  Addr at;
   std::vector<std::uint8_t> bytes;
 };
 
-// Parts of a process's memory, read or written in order.
+// Parts of a process's memory, in order. `call`: SYS_pread64 or SYS_pwrite64, which take the same arguments.
 class Access : public Order {
  public:
-  Access(int memory, std::vector<Part> parts) : parts_(std::move(parts)), memory_(memory) {}
+  Access(long call, int memory, std::vector<Part> parts) : parts_(std::move(parts)), call_(call), memory_(memory) {}
 
   void carry_out(Place& place) override {
     const int memory = place.descriptor(memory_);
@@ -40,41 +58,24 @@ class Access : public Order {
   int error() const { return error_; }
   const std::vector<Part>& parts() const { return parts_; }
 
- protected:
-  // As the system calls do.
-  virtual long some_of(int memory, std::uint64_t at, std::uint8_t* bytes, std::size_t count) = 0;
-
  private:
   int all_of(int memory, Part& part) {
-    for (std::size_t done = 0; done < part.bytes.size(); ++steps) {
-      const long n =
-          some_of(memory, part.at + done, part.bytes.data() + done, std::min(part.bytes.size() - done, kStep));
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return n == 0 ? ESRCH : errno;
-      done += static_cast<std::size_t>(n);
-    }
-    return 0;
+    const Moved moved = move_all(part.bytes.size(), *this, [&](std::size_t done, std::size_t count) {
+      return ::syscall(call_, memory, part.bytes.data() + done, count, part.at.value + done);
+    });
+    return moved.error == 0 && moved.done < part.bytes.size() ? ESRCH : moved.error;
   }
 
   std::vector<Part> parts_;
+  const long call_;
   const int memory_;
   int error_ = 0;
-};
-
-class Reading : public Access {
- public:
-  using Access::Access;
-
- protected:
-  long some_of(int memory, std::uint64_t at, std::uint8_t* bytes, std::size_t count) override {
-    return ::syscall(SYS_pread64, memory, bytes, count, at);
-  }
 };
 
 // With the tool's death the proxy's comes after the last part.
 class Writing : public Access {
  public:
-  using Access::Access;
+  Writing(int memory, std::vector<Part> parts) : Access(SYS_pwrite64, memory, std::move(parts)) {}
 
   void carry_out(Place& place) override {
     const long tool = ::syscall(SYS_getppid);
@@ -82,11 +83,6 @@ class Writing : public Access {
     Access::carry_out(place);
     ::syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (::syscall(SYS_getppid) != tool) ::syscall(SYS_exit, 0);
-  }
-
- protected:
-  long some_of(int memory, std::uint64_t at, std::uint8_t* bytes, std::size_t count) override {
-    return ::syscall(SYS_pwrite64, memory, bytes, count, at);
   }
 };
 
@@ -106,7 +102,10 @@ class ReadingFile : public Order {
   void carry_out(Place&) override {
     const long file = ::syscall(SYS_openat, AT_FDCWD, path_.c_str(), O_RDONLY | O_CLOEXEC, 0);
     if (file < 0) return static_cast<void>(error_ = errno);
-    error_ = read_all(file);
+    const Moved moved = move_all(text_.size(), *this, [&](std::size_t done, std::size_t count) {
+      return ::syscall(SYS_read, file, text_.data() + done, count);
+    });
+    size_ = moved.done, error_ = moved.error;
     ::syscall(SYS_close, file);
   }
   int error() const { return error_; }
@@ -114,17 +113,6 @@ class ReadingFile : public Order {
   std::string text() const { return text_.substr(0, size_); }
 
  private:
-  int read_all(long file) {
-    for (; size_ < text_.size(); ++steps) {
-      const long n = ::syscall(SYS_read, file, text_.data() + size_, std::min(text_.size() - size_, kStep));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return errno;
-      if (n == 0) break;
-      size_ += static_cast<std::size_t>(n);
-    }
-    return 0;
-  }
-
   const std::string path_;
   std::string text_;
   std::size_t size_ = 0;
@@ -149,20 +137,19 @@ class AskingForStatus : public Order {
 
 }  // namespace
 
-int read_memory(uid_t user, int memory, std::span<const Room> rooms) {
+int read_memory(uid_t user, int memory, std::span<const ReadPiece> pieces) {
   std::vector<Part> parts;
-  for (const Room& room : rooms) parts.push_back({room.at, std::vector<std::uint8_t>(room.bytes.size())});
-  const auto order = std::make_shared<Reading>(memory, std::move(parts));
+  for (const ReadPiece& piece : pieces) parts.push_back({piece.from, std::vector<std::uint8_t>(piece.to.size())});
+  const auto order = std::make_shared<Access>(SYS_pread64, memory, std::move(parts));
   if (const int error = result_of(order, user); error != 0) return error;
-  for (std::size_t i = 0; i < rooms.size(); ++i) std::ranges::copy(order->parts()[i].bytes, rooms[i].bytes.begin());
+  for (std::size_t i = 0; i < pieces.size(); ++i) std::ranges::copy(order->parts()[i].bytes, pieces[i].to.begin());
   return 0;
 }
 
-int write_memory(uid_t user, int memory, std::span<const Piece> pieces) {
+int write_memory(uid_t user, int memory, std::span<const MemoryPiece> pieces) {
   std::vector<Part> parts;
-  for (const Piece& piece : pieces) parts.push_back({piece.at, {piece.bytes.begin(), piece.bytes.end()}});
-  const auto order = std::make_shared<Writing>(memory, std::move(parts));
-  return result_of(order, user);
+  for (const MemoryPiece& piece : pieces) parts.push_back({piece.at, {piece.bytes.begin(), piece.bytes.end()}});
+  return result_of(std::make_shared<Writing>(memory, std::move(parts)), user);
 }
 
 Result<std::string> read_file(uid_t user, const std::string& path, std::size_t limit) {

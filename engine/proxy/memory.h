@@ -14,23 +14,24 @@
 #include <span>
 #include <string>
 
+#include "engine/base/address.h"
 #include "engine/base/result.h"
 
 namespace uprobe::proxy {
 
-struct Room {
-  std::uint64_t at;
-  std::span<std::uint8_t> bytes;
+struct ReadPiece {
+  Addr from;
+  std::span<std::uint8_t> to;
 };
 // `memory` is a descriptor of /proc/PID/mem. 0, or an error; ESRCH: the memory is gone. Nothing is stored unless all was read.
-int read_memory(uid_t user, int memory, std::span<const Room> rooms);
+int read_memory(uid_t user, int memory, std::span<const ReadPiece> pieces);
 
-struct Piece {
-  std::uint64_t at;
-  std::span<const std::uint8_t> bytes;
+struct MemoryPiece {
+  Addr at;
+  std::span<const std::uint8_t> bytes;  // must outlive the call
 };
 // One after the other. The proxy finishes it also where the tool is killed.
-int write_memory(uid_t user, int memory, std::span<const Piece> pieces);
+int write_memory(uid_t user, int memory, std::span<const MemoryPiece> pieces);
 
 // The whole of a file of /proc. Code::limit: it is longer than `limit` bytes.
 Result<std::string> read_file(uid_t user, const std::string& path, std::size_t limit);

@@ -16,9 +16,8 @@
 #include <chrono>
 #include <climits>
 #include <mutex>
-#include <optional>
 #include <set>
-#include <string>
+#include <string_view>
 #include <system_error>
 
 #include "engine/base/procfs.h"
@@ -44,68 +43,49 @@ constexpr auto kLittlePatience = 100ms;  // for a while after an order was left
 constexpr auto kWhile = 60s;
 constexpr auto kMostPatience = 3s;  // with one that gets on, or that the kernel does not let run
 
-// The users of orders that were left and have not come back.
-class Silent {
+constexpr std::size_t kMostLeft = 64;
+
+template <class Id>
+class LockedSet {
  public:
-  bool allows(uid_t user) {
+  void add(Id id) {
     const std::lock_guard lock(lock_);
-    return users_.size() < kMostLeft && users_.count(user) == 0;
+    ids_.insert(id);
   }
-  void add(uid_t user) {
+  void remove(Id id) {
     const std::lock_guard lock(lock_);
-    users_.insert(user);
-    last_ = Clock::now();
+    if (const auto one = ids_.find(id); one != ids_.end()) ids_.erase(one);
   }
-  void remove(uid_t user) {
+  bool has(Id id) {
     const std::lock_guard lock(lock_);
-    if (const auto one = users_.find(user); one != users_.end()) users_.erase(one);
+    return ids_.count(id) != 0;
   }
-  bool was_added_to(Clock::duration how_long) {
+  std::size_t size() {
     const std::lock_guard lock(lock_);
-    return last_ && Clock::now() - *last_ < how_long;
+    return ids_.size();
   }
 
  private:
-  static constexpr std::size_t kMostLeft = 64;
   std::mutex lock_;
-  std::multiset<uid_t> users_;
-  std::optional<Clock::time_point> last_;
+  std::multiset<Id> ids_;
 };
 
-Silent& silent() {
-  static auto& all = *new Silent;  // threads that await a proxy's end outlive main()
+// The proxies. (Both sets stay for ever: threads that await a proxy's end outlive main().)
+LockedSet<pid_t>& living() {
+  static auto& all = *new LockedSet<pid_t>;
   return all;
 }
+// The users of orders that were left and have not come back.
+LockedSet<uid_t>& silent() {
+  static auto& all = *new LockedSet<uid_t>;
+  return all;
+}
+std::atomic<Clock::time_point> impatient_until{Clock::time_point::min()};
 
 void wait_for_change(Number& number, std::uint32_t old, const timespec* how_long) {
   ::syscall(SYS_futex, &number, FUTEX_WAIT_PRIVATE, old, how_long, nullptr, 0);
 }
 void wake(Number& number) { ::syscall(SYS_futex, &number, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0); }
-
-class Living {
- public:
-  void add(pid_t pid) {
-    const std::lock_guard lock(lock_);
-    pids_.insert(pid);
-  }
-  void remove(pid_t pid) {
-    const std::lock_guard lock(lock_);
-    pids_.erase(pid);
-  }
-  bool has(pid_t pid) {
-    const std::lock_guard lock(lock_);
-    return pids_.count(pid) != 0;
-  }
-
- private:
-  std::mutex lock_;
-  std::set<pid_t> pids_;
-};
-
-Living& living() {
-  static auto& all = *new Living;  // as above
-  return all;
-}
 
 // A thread's half and its proxy's. The thread that awaits the proxy's end has it too.
 struct Lane {
@@ -229,22 +209,18 @@ class OwnLane {
   std::shared_ptr<Lane> lane_;
 };
 
-// As /proc/PID/stat has it.
-char state_of(pid_t pid) {
-  if (pid == 0) return 'R';  // it is being made
-  const auto stat = procfs::read(pid, "stat");
-  const std::size_t name_end = stat ? stat->rfind(')') : std::string::npos;
-  return name_end != std::string::npos && name_end + 2 < stat->size() ? (*stat)[name_end + 2] : 'X';
-}
-
 // Whether the proxy would go on if a processor were free. One that a signal has stopped is not held by the user.
 bool wants_to_run(pid_t pid) {
-  const char state = state_of(pid);
-  if (state == 'T') ::kill(pid, SIGCONT);
-  return state == 'R' || state == 'T';
+  if (pid == 0) return true;  // it is being made
+  const auto status = procfs::read(pid, "status");
+  const auto state = status ? procfs::field(*status, "State").value_or("") : std::string_view();
+  if (state.starts_with('T')) ::kill(pid, SIGCONT);
+  return state.starts_with('R') || state.starts_with('T');
 }
 
-Clock::duration patience() { return silent().was_added_to(kWhile) ? Clock::duration{kLittlePatience} : kPatience; }
+Clock::duration patience() {
+  return Clock::now() < impatient_until.load() ? Clock::duration{kLittlePatience} : kPatience;
+}
 
 // Waits for the proxy to be done with the order.
 bool await_done(Lane& lane, const Order& order, std::uint32_t number) {
@@ -271,7 +247,7 @@ bool await_done(Lane& lane, const Order& order, std::uint32_t number) {
 
 Outcome carry_out(const std::shared_ptr<Order>& order, uid_t user) {
   thread_local OwnLane own;
-  if (!silent().allows(user)) return Outcome::silent;
+  if (silent().size() >= kMostLeft || silent().has(user)) return Outcome::silent;
   const auto lane = own.get();
   if (lane == nullptr) return Outcome::impossible;
   lane->order = order, lane->user = user;
@@ -280,6 +256,7 @@ Outcome carry_out(const std::shared_ptr<Order>& order, uid_t user) {
   if (await_done(*lane, *order, number)) return lane->order = nullptr, Outcome::done;
   if (lane->pid < 0) return Outcome::impossible;
   silent().add(user);
+  impatient_until = Clock::now() + kWhile;
   lane->is_silent = true;
   own.forget();
   forgive(*lane);

@@ -21,7 +21,6 @@
 
 #include "engine/base/procfs.h"
 #include "engine/proxy/mapping_query.h"
-#include "engine/proxy/memory.h"
 #include "engine/target/process_stat.h"
 
 namespace uprobe::target {
@@ -265,25 +264,22 @@ Status ProcessFiles::write_all(std::span<const MemoryPiece> pieces) const {
   return ok();
 }
 
-// Both: nothing where there is no proxy for it.
+// Nothing, as the two after it, where there is no proxy for it.
+std::optional<Status> ProcessFiles::answer_of_proxy(int error, const char* what) const {
+  if (error == ENOTSUP) return std::nullopt;
+  return error == 0 ? ok() : Status(error_of_files(pid_, system_error(what, error)));
+}
+
 std::optional<Status> ProcessFiles::read_by_proxy(std::span<const ReadPiece> pieces) const {
   const auto user = foreign_.user();
   if (!user) return std::nullopt;
-  std::vector<proxy::Room> rooms;
-  for (const ReadPiece& piece : pieces) rooms.push_back({piece.from.value, piece.to});
-  const int error = proxy::read_memory(*user, memory_.get(), rooms);
-  if (error == ENOTSUP) return std::nullopt;
-  return error == 0 ? ok() : Status(error_of_files(pid_, system_error("read of the target's memory", error)));
+  return answer_of_proxy(proxy::read_memory(*user, memory_.get(), pieces), "read of the target's memory");
 }
 
 std::optional<Status> ProcessFiles::write_by_proxy(std::span<const MemoryPiece> pieces) const {
   const auto user = foreign_.user();
   if (!user) return std::nullopt;
-  std::vector<proxy::Piece> all;
-  for (const MemoryPiece& piece : pieces) all.push_back({piece.at.value, piece.bytes});
-  const int error = proxy::write_memory(*user, memory_.get(), all);
-  if (error == ENOTSUP) return std::nullopt;
-  return error == 0 ? ok() : Status(error_of_files(pid_, system_error("write to the target's memory", error)));
+  return answer_of_proxy(proxy::write_memory(*user, memory_.get(), pieces), "write to the target's memory");
 }
 
 Result<std::optional<Mapping>> Target::mapping_at(Addr address) { return mapping_in(maps(), address); }

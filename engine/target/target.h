@@ -17,6 +17,7 @@
 #include "engine/base/fd.h"
 #include "engine/base/result.h"
 #include "engine/proxy/foreign.h"
+#include "engine/proxy/memory.h"
 #include "engine/target/maps.h"
 
 namespace uprobe::target {
@@ -39,15 +40,8 @@ struct SystemCall {
   bool has_failed() const { return result < 0 && result > -4096; }
 };
 
-struct MemoryPiece {
-  Addr at;
-  std::span<const std::uint8_t> bytes;  // must outlive the call
-};
-
-struct ReadPiece {
-  Addr from;
-  std::span<std::uint8_t> to;
-};
+using proxy::MemoryPiece;
+using proxy::ReadPiece;
 
 class Target {
  public:
@@ -143,6 +137,7 @@ class ProcessFiles {
       : pid_(pid), folder_(std::move(folder)), memory_(std::move(memory)), foreign_(pid) {}
   std::optional<Status> read_by_proxy(std::span<const ReadPiece> pieces) const;
   std::optional<Status> write_by_proxy(std::span<const MemoryPiece> pieces) const;
+  std::optional<Status> answer_of_proxy(int error, const char* what) const;
   pid_t pid_;
   std::string folder_;  // in /proc
   Fd memory_;

@@ -139,14 +139,15 @@ TEST(ProxyMemory, IsReadAndWritten) {
   const Fd memory = own_memory();
   std::array<std::uint8_t, 4> from = {1, 2, 3, 4}, to{};
   std::string long_text(300000, 'x'), copy(300000, '\0');
-  const std::array<Room, 2> rooms = {
-      Room{address(from.data()), to},
-      Room{address(long_text.data()), {reinterpret_cast<std::uint8_t*>(copy.data()), copy.size()}}};
+  const std::array<ReadPiece, 2> rooms = {
+      ReadPiece{Addr{address(from.data())}, to},
+      ReadPiece{Addr{address(long_text.data())}, {reinterpret_cast<std::uint8_t*>(copy.data()), copy.size()}}};
   ASSERT_EQ(read_memory(kUser, memory.get(), rooms), 0);
   EXPECT_EQ(to, from);
   EXPECT_TRUE(copy == long_text);
   const std::array<std::uint8_t, 2> bytes = {9, 8};
-  const std::array<Piece, 2> pieces = {Piece{address(&from[0]), bytes}, Piece{address(&from[2]), bytes}};
+  const std::array<MemoryPiece, 2> pieces = {MemoryPiece{Addr{address(&from[0])}, bytes},
+                                             MemoryPiece{Addr{address(&from[2])}, bytes}};
   ASSERT_EQ(write_memory(kUser, memory.get(), pieces), 0);
   EXPECT_EQ(from, (std::array<std::uint8_t, 4>{9, 8, 9, 8}));
 }
@@ -154,7 +155,7 @@ TEST(ProxyMemory, IsReadAndWritten) {
 TEST(ProxyMemory, SaysWhatIsWrong) {
   const Fd memory = own_memory();
   std::array<std::uint8_t, 4> to = {7, 7, 7, 7};
-  const std::array<Room, 1> nowhere = {Room{8, to}};
+  const std::array<ReadPiece, 1> nowhere = {ReadPiece{Addr{8}, to}};
   EXPECT_EQ(read_memory(kUser, memory.get(), nowhere), EIO);
   EXPECT_EQ(to[0], 7);
   EXPECT_EQ(read_memory(kUser, -1, nowhere), ENOTSUP) << "no descriptor to be had";
