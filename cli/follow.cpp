@@ -17,7 +17,10 @@ namespace uprobe::cli {
 namespace {
 
 void report_failure(const Call& call, TraceSink& sink) {
-  if (const std::optional<Error> failure = sink.take_failure()) call.diagnostics.error(*failure);
+  std::optional<Error> failure = sink.take_failure();
+  if (!failure) return;
+  failure->text += ", the program goes on";
+  call.diagnostics.error(*failure);
 }
 
 void tell_first_ended(const Call& call, std::size_t others) {
@@ -180,6 +183,7 @@ Result<Ending> follow(const Call& call, Sinks& sinks, Signals& signals) {
   TraceSink& sink = sinks.trace;
   RunOptions options = run_options(call, sink);
   if (call.options.line_buffered) sink.write_lines();
+  if (call.options.format == "csv" && wants_header(call.options)) sink.repeat_first_line();
   if (call.options.overflow.newest != 0) sink.keep_newest(call.options.overflow.newest, call.options.format == "csv");
   options.first_ended = [&](std::size_t others) {
     signals.no_program();

@@ -163,6 +163,7 @@ void TraceSink::fail(int err) {
 
 int TraceSink::write(std::string_view lines) {
   if (ended_ != 0) return ended_;
+  if (first_line_ && first_line_->empty()) first_line_ = lines.substr(0, lines.find('\n') + 1);
   if (newest_) return newest_->add(lines), 0;
   if (!terminal_ && !by_line_ && collected_.size() + lines.size() < kCollectedBytes) {
     collected_ += lines;
@@ -198,6 +199,8 @@ Status TraceSink::reopen() {
   close_file();
   owned_ = next.take();
   fd_ = owned_.file.get();
+  struct stat facts {};
+  if (first_line_ && ::fstat(fd_, &facts) == 0 && facts.st_size == 0) collected_ = *first_line_;
   return ok();
 }
 
@@ -258,14 +261,13 @@ std::optional<Error> TraceSink::take_failure() {
   untold_ = false;
   if (!rotation_.empty())
     return Error{.code = Code::system,
-                 .text = "a further file cannot be begun: " + rotation_ + "; the trace ends here, the program goes on",
+                 .text = "a further file cannot be begun: " + rotation_ + "; the trace ends here",
                  .where = name_,
                  .err = ended_};
-  return Error{
-      .code = Code::system,
-      .text = std::string("writing failed: ") + std::strerror(ended_) + "; the trace ends here, the program goes on",
-      .where = name_,
-      .err = ended_};
+  return Error{.code = Code::system,
+               .text = std::string("writing failed: ") + std::strerror(ended_) + "; the trace ends here",
+               .where = name_,
+               .err = ended_};
 }
 
 }  // namespace uprobe::cli

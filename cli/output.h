@@ -63,6 +63,8 @@ class TraceSink {
   std::uint64_t dropped() const { return newest_ ? newest_->dropped() : 0; }
   // From now on each line is written by itself, at once.
   void write_lines() { by_line_ = true; }
+  // Each file that reopen() makes begins with the first line of all.
+  void repeat_first_line() { first_line_.emplace(); }
   // Opens the file anew by its name, after all that has been taken is in the old one. Fails where that is not possible: then the old
   // one stays.
   Status reopen();
@@ -93,6 +95,7 @@ class TraceSink {
   std::string name_;     // as shown in messages
   std::string pattern_;  // with %p; empty when the name is final
   std::string collected_;
+  std::optional<std::string> first_line_;  // empty: it has not been written
   std::optional<NewestLines> newest_;
   bool terminal_ = false, by_line_ = false;
   std::uint64_t written_ = 0;

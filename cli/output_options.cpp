@@ -71,7 +71,8 @@ Status check_lines(const Options& options) {
   if (!options.reopens && !options.line_buffered) return ok();
   if (records(options)) return refused_option("a recording has no lines", "--rotate=N begins further files of it");
   const format::Format& format = *format::format_called(options.format);
-  if (format.is_document || format.target != format::Target::stream || options.format == "chrome")
+  const bool is_whole = options.format == "chrome" || (options.reopens && options.format == "folded");
+  if (format.is_document || format.target != format::Target::stream || is_whole)
     return refused_option("--format=" + options.format + " is one whole from begin to end", "drop one of them");
   if (options.reopens && (options.output.empty() || options.output == "-"))
     return refused_option("it is for the file of -o", "-o FILE");

@@ -2,6 +2,7 @@
 #include "engine/output/csv.h"
 
 #include <algorithm>
+#include <array>
 #include <unordered_set>
 
 #include "engine/output/escape.h"
@@ -37,6 +38,16 @@ Status check_csv_fields(std::span<const program::EventLayout> events) {
   return ok();
 }
 
+namespace {
+
+// A field may have the name of a column that the format has itself.
+std::string column_name(const std::string& field) {
+  constexpr std::array<std::string_view, 7> kOwn = {"time", "cpu", "pid", "tid", "comm", "event", "changed"};
+  return (std::ranges::find(kOwn, field) != kOwn.end() ? "field." : "") + field;
+}
+
+}  // namespace
+
 std::size_t CsvFormatter::column_of(const std::string& name) {
   const auto found = std::find(columns_.begin(), columns_.end(), name);
   const auto column = static_cast<std::size_t>(found - columns_.begin());
@@ -49,7 +60,7 @@ void CsvFormatter::add(const program::EventLayout& layout) {
   Buffer name;
   add_quoted(name, escaped(layout.event));
   event.name = name.view();
-  for (const program::Field& field : event.fields()) event.columns.push_back(column_of(field.name));
+  for (const program::Field& field : event.fields()) event.columns.push_back(column_of(column_name(field.name)));
 }
 
 void CsvFormatter::header(Buffer& out) {
@@ -84,7 +95,7 @@ void CsvFormatter::append(const trace::EventRecord& record, std::string_view com
     out.add(",");
     if (field == nullptr) continue;
     cell_.clear();
-    add_field(cell_, *field, values, record, options_, false);
+    add_field(cell_, *field, values, record, options_, field->is_list());
     add_quoted(out, cell_.view());
   }
   if (options_.marks_changes) out.add((record.flags & shared::kRecordChanged) != 0 ? ",true" : ",");

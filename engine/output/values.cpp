@@ -84,7 +84,6 @@ void add_element(Buffer& out, const Value& value, const trace::EventRecord& reco
 
 KnownEvent::KnownEvent(const Layout& of)
     : layout(of), needed(std::max(of.fixed_bytes, of.is_return ? kReturnAddress + 8 : kAddress + 8)) {
-  if (layout.style == program::Style::function) needed += 8;
   for (const program::Field& field : layout.fields)
     needed = std::max(needed, field.offset + field.size * std::max<std::uint32_t>(field.count, 1));
 }

@@ -3,12 +3,14 @@
 //
 // An entry waits for its return on a stack of its thread. A return ends the last call of its function there; the calls inside of that
 // one were left by an exception or a longjmp, or their returns were not recorded (a filter, a loss). Of several events at one
-// function's entry the first one begins calls, and so for returns; the others are hits. A successful execve leaves all calls of
-// its thread, and so does a thread's number that another process has now.
+// function's entry the first one begins calls, and so for returns; the others are hits. A successful execve leaves all calls that its
+// process began before, and a thread's number that another process has now leaves those of the thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/output/course.h"
 #include "engine/output/values.h"
 #include "engine/program/layout.h"
 #include "engine/trace/event_record.h"
@@ -65,6 +68,7 @@ template <class Data, class More = Nothing>
 class Calls {
  public:
   static constexpr std::size_t kMostThreads = 65536, kMostCalls = 1024;  // that wait, of all threads and of one
+  static constexpr std::size_t kMostExecs = 65536;
 
   struct Call {
     std::uint64_t ns = 0;
@@ -74,7 +78,8 @@ class Calls {
   struct Thread {
     std::uint32_t tid = 0, pid = 0;  // a process that is not known is taken to be the thread
     bool knows_process = false;
-    std::deque<Call> open;  // the outermost first
+    std::deque<Call> open;      // the outermost first
+    std::size_t forgotten = 0;  // calls around those that were too many to wait
     More more = {};
   };
 
@@ -92,7 +97,14 @@ class Calls {
     if (record.pid != 0) thread.knows_process = true;
     if (record.pid != 0 || thread.pid == 0) thread.pid = record.pid != 0 ? record.pid : record.tid;
     if (!thread.open.empty() && has_replaced_program(thread.open.back().type, record.type)) leave(thread, 0, left);
+    if (!execs_.empty()) leave_replaced(thread, record.ns, left);
     return thread;
+  }
+  // An execve is kept until a record of its process has come that is later.
+  void learn(const ProcessEvent& event) {
+    if (event.kind != ProcessEvent::Kind::exec) return;
+    if (execs_.size() >= kMostExecs) execs_.clear();
+    execs_.emplace(event.pid, event.ns);
   }
   // If too many calls wait, the outermost one is left.
   template <class Left>
@@ -100,6 +112,7 @@ class Calls {
     if (thread.open.size() >= kMostCalls) {
       left(thread, thread.open.front());
       thread.open.pop_front();
+      ++thread.forgotten;
     }
     thread.open.push_back(std::move(call));
   }
@@ -122,8 +135,27 @@ class Calls {
   }
 
  private:
+  // Leaves the calls of earlier programs, now that a record of a later one has come. What the new program has begun stays open:
+  // an execve may be told of after that.
+  template <class Left>
+  void leave_replaced(Thread& thread, std::uint64_t now, const Left& left) {
+    const auto [first, end] = execs_.equal_range(thread.pid);
+    std::uint64_t latest = 0;
+    for (auto exec = first; exec != end;) {
+      const bool has_passed = exec->second <= now;
+      if (has_passed) latest = std::max(latest, exec->second);
+      exec = has_passed ? execs_.erase(exec) : std::next(exec);
+    }
+    if (latest == 0) return;
+    std::deque<Call> later;
+    for (; !thread.open.empty() && thread.open.back().ns > latest; thread.open.pop_back())
+      later.push_front(std::move(thread.open.back()));
+    leave(thread, 0, left);
+    for (Call& call : later) thread.open.push_back(std::move(call));
+  }
   template <class Left>
   static void leave(Thread& thread, std::size_t depth, const Left& left) {
+    if (depth == 0) thread.forgotten = 0;
     while (thread.open.size() > depth) {
       const Call call = std::move(thread.open.back());
       thread.open.pop_back();
@@ -139,6 +171,7 @@ class Calls {
 
   const CallEvents& events_;
   std::unordered_map<std::uint32_t, Thread> threads_;
+  std::unordered_multimap<std::uint32_t, std::uint64_t> execs_;  // when, by process
 };
 
 }  // namespace uprobe::format

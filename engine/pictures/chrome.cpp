@@ -40,6 +40,9 @@ void ChromeFormatter::add(const program::EventLayout& layout) {
   events_.emplace_back(layout);
   names_.push_back(json_of(layout.event));
   counted_.push_back(counted_fields(options_.counters, events_.back()));
+  // "return" has what the call's return records.
+  for (program::Field& field : events_.back().layout.fields)
+    if (field.name == "return") field.name = "field.return";
   roles_.add(layout);
 }
 

@@ -18,6 +18,13 @@ bool is_of(const Counter& counter, const program::EventLayout& layout) {
   return counter.event == layout.event || counter.event == layout.group + "/" + layout.event;
 }
 
+std::string numbers_of(const program::EventLayout& layout) {
+  std::string names;
+  for (const program::Field& field : layout.fields)
+    if (is_numeric(field)) names += (names.empty() ? "there are: " : ", ") + field.name;
+  return names.empty() ? "the event records no number: give one with its place, e.g. size=$arg1" : names;
+}
+
 Error refused(const Counter& counter, const std::string& text, const std::string& help) {
   return Error{
       .code = Code::usage, .text = text, .where = "--counter=" + counter.event + ":" + counter.field, .help = help};
@@ -52,8 +59,7 @@ Status check_counters(const std::vector<std::string>& texts, std::span<const pro
     }
     if (event == nullptr) return refused(counter, "there is no event '" + counter.event + "'", "the name after 'p:'");
     if (!is_found)
-      return refused(counter, "the event has no field '" + counter.field + "' that is a number",
-                     program::fields_help(*event));
+      return refused(counter, "the event has no field '" + counter.field + "' that is a number", numbers_of(*event));
   }
   return ok();
 }

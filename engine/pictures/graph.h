@@ -30,6 +30,8 @@ class GraphFormatter final : public Formatter {
   void add(const program::EventLayout& layout) override;
   void header(Buffer& out) override;
   void append(const trace::EventRecord& record, std::string_view comm, Buffer& out) override;
+  bool wants_course() const override { return true; }
+  void process(const ProcessEvent& event, Buffer&) override { threads_.learn(event); }
   void end(std::span<const Total> totals, Buffer& out) override;
 
  private:

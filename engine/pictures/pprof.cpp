@@ -140,8 +140,10 @@ void PprofFormatter::append(const trace::EventRecord& record, std::string_view c
   const auto left = [](const Threads::Thread&, const Threads::Call&) {};
   Threads::Thread& thread = threads_.thread_of(record, left);
   const auto role = roles_.role(record.type);
-  if (role == CallEvents::Role::exit)
+  if (role == CallEvents::Role::exit) {
     if (const auto call = threads_.end_of(thread, record.type, left)) return end_call(*call, record.ns, thread);
+    if (thread.forgotten != 0) return void(--thread.forgotten);  // its entry was the hit
+  }
   const std::size_t sample = sample_of(locations_of(record, thread), comm);
   ++values_[sample].hits;
   if (role == CallEvents::Role::entry)

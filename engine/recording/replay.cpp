@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "engine/export/files.h"
@@ -25,6 +26,16 @@ namespace {
 
 constexpr std::size_t kFlushBytes = std::size_t{1} << 20;
 constexpr unsigned kMostCpus = 4096;  // that a filter can name: the recording may be another machine's
+
+// For a message about fields: an event that has those of all.
+program::EventLayout with_all_fields(const std::vector<program::EventLayout>& events) {
+  program::EventLayout all;
+  for (const program::EventLayout& layout : events)
+    for (const program::Field& field : layout.fields)
+      if (std::ranges::find(all.fields, field.name, &program::Field::name) == all.fields.end())
+        all.fields.push_back(field);
+  return all;
+}
 
 bool fits(const std::string& pattern, const std::string& name) {
   return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
@@ -202,14 +213,16 @@ class Player final : public Listener {
   }
   // Fails if there is a filter and none of the events takes it.
   Status choose(const std::vector<program::EventLayout>& events) {
-    Status refusal = ok();
+    std::optional<Error> refusal;
     bool is_taken = false;
     for (const program::EventLayout& layout : events) {
       const Status taken = choice_.add(layout);
       is_taken = is_taken || taken;
-      if (refusal && !taken) refusal = taken;
+      if (taken || refusal) continue;
+      refusal = taken.error();
+      if (refusal->help == program::fields_help(layout)) refusal->help = program::fields_help(with_all_fields(events));
     }
-    return is_taken ? ok() : refusal;
+    return is_taken ? ok() : Status(*refusal);
   }
   bool is_full(std::uint64_t printed) const { return options_.max_events != 0 && printed >= options_.max_events; }
   // The foreign events up to that time, the later ones of two of one time.

@@ -3,7 +3,8 @@
 //
 // A process is known by what the mail service has seen of it, or by its first record. A record is the word of a traced process: an
 // id that has never been seen to belong to the session is told of, and its process is not opened, read, or waited for beyond
-// whether it exists. An end is told when all records of its time have been handed on.
+// whether it exists. A start is told with the time of the first record, if that is older than what the mail service has seen: so it
+// waits until a record has come or none of that age can come. An end is told when all records of its time have been handed on.
 //
 // Nothing waits for this. At most `most` processes are known at a time; further ones are not told of. All is called by the thread
 // that reads.
@@ -15,9 +16,11 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/base/fd.h"
 #include "engine/output/course.h"
@@ -60,7 +63,9 @@ class ProcessWatch {
   struct Process {
     Fd handle;  // none: it is not known to have the session, or was gone when it was first seen
     std::string comm;
-    std::uint64_t gone = 0;  // when that was seen; 0: it is there
+    std::uint64_t gone = 0;                        // when that was seen; 0: it is there
+    std::optional<format::ProcessEvent> start;     // not told yet
+    std::vector<format::ProcessEvent> execs = {};  // likewise
   };
   struct First {
     std::uint64_t ns;
@@ -70,7 +75,10 @@ class ProcessWatch {
 
   // Whether a process that is there, or was at that time, has the id. Tells the end of an earlier one.
   bool knows(std::uint32_t pid, std::uint64_t ns);
-  void begin(std::uint32_t pid, const First& first, Process process);
+  Process* begin(std::uint32_t pid, const First& first, Process process);
+  void tell_start(Process& process);
+  void tell_start(Process& process, const First& first);
+  void tell_starts(bool of_all);
   void begin_unproved(std::uint32_t pid, const First& first);
   void begin_those_of_runs();
   std::uint32_t parent_of(std::uint32_t pid) const;
@@ -82,7 +90,7 @@ class ProcessWatch {
   std::map<std::uint32_t, Process> processes_;
   std::map<std::uint32_t, First> of_runs_;  // first seen in this turn
   std::uint32_t latest_ = 0;                // is there, and is the one of the last record
-  std::size_t gone_ = 0;                    // how many of them are
+  std::size_t gone_ = 0, untold_ = 0;       // how many of them are
   std::chrono::steady_clock::time_point next_look_{};
   bool is_overfull_ = false;
 };

@@ -185,7 +185,7 @@ TEST_F(CliOutput, AFullDiskIsToldOnceAndEndsTheTrace) {
   const auto failure = sink->take_failure();
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->where, "/dev/full");
-  EXPECT_EQ(failure->text, "writing failed: No space left on device; the trace ends here, the program goes on");
+  EXPECT_EQ(failure->text, "writing failed: No space left on device; the trace ends here");
   EXPECT_EQ(sink->write("y\n"), ENOSPC);
   EXPECT_EQ(sink->flush(), ENOSPC);
   sink->finish();

@@ -71,6 +71,21 @@ class Graph(harness.TestCase):
                                 "} = 103 /* top */", "slow(n=5) {", "  leaf(n=5)", "} = 5 /* slow */", "leaf(n=6)"])
         self.assertEqual(thread[:4], ["top(n=1) {", "  down(n=1) {", "    down(n=0) = 101", "  } = 102 /* down */"])
 
+    def test_execve_leaves_the_calls_of_the_program_before(self):
+        source = """
+#include <unistd.h>
+__attribute__((noinline, used)) int work(int n) { __asm__ volatile("" : "+r"(n)); return n; }
+__attribute__((noinline, used)) int launch(char *me) { execl(me, me, "x", (char *)0); __asm__ volatile("" : : : "memory"); return 1; }
+int main(int count, char **words) { return count > 1 ? work(1) - work(2) + 1 : launch(words[0]); }
+"""
+        self.program = harness.compiled([harness.need("cc"), "-O1", self.write("again.c", source)], self.path("again"))
+        self.words = [word for name in ("launch", "work") for word in ("-p", f"p:{name} {self.program}:{name}", "-p", f"r:{name}_back {self.program}:{name}")]
+        tree = ["launch() {", "} /* launch: no return was recorded */", "work()", "work()"]
+        self.assertEqual(self.threads(self.trace("--graph").decode()), [tree])
+        harness.run([*harness.tracer("-q", f"--record={self.path('recording')}"), *self.words, "--", self.program])
+        seen = harness.run([harness.tool(), "--replay=" + self.path("recording"), "--graph"])
+        self.assertEqual(self.threads(seen.stdout.decode()), [tree])
+
     def test_latencies_are_those_of_the_text(self):
         seen = harness.run([*harness.tracer(f"--record={self.path('recording')}"), *self.words, "--", self.program])
         self.assertEqual(seen.returncode, 0)

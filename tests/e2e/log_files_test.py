@@ -82,6 +82,20 @@ class LogFiles(Turns):
         numbers = [number for file in files for number in self.numbers(file)]
         self.assertEqual(numbers, list(range(numbers[0], numbers[0] + len(numbers))))
 
+    def test_each_file_has_the_names_of_its_columns(self):
+        tool = self.start(harness.tracer("-q", "-o", self.log, "--reopen", "--format=csv", "-p", self.definition, "--", self.program, self.end),
+                          stderr=subprocess.PIPE)
+        harness.wait_until(lambda: os.path.exists(self.log) and os.path.getsize(self.log) > 1000, "lines")
+        os.rename(self.log, f"{self.log}.1")
+        os.kill(tool.pid, signal.SIGHUP)
+        harness.wait_until(lambda: os.path.exists(self.log) and os.path.getsize(self.log) > 1000, "lines in the new file")
+        self.write("end", "")
+        tool.communicate(timeout=harness.TIMEOUT)
+        files = [open(name, encoding="utf-8").read().splitlines() for name in (f"{self.log}.1", self.log)]
+        self.assertTrue(files[0][0].startswith("time,cpu,pid,tid,comm,event"))
+        self.assertEqual(files[0][0], files[1][0])
+        self.assertEqual([file.count(files[0][0]) for file in files], [1, 1])
+
     def test_a_file_that_cannot_be_opened_anew(self):
         """The trace goes on where it was, and one line says why."""
         tool = self.start(harness.tracer("-q", "-o", self.log, "--reopen", "-p", self.definition, "--", self.program, self.end), stderr=subprocess.PIPE)
@@ -245,6 +259,7 @@ class LogFiles(Turns):
                               (["--reopen", f"--record={self.log}"], "--reopen: a recording has no lines"),
                               (["--line-buffered", f"--record={self.log}"], "--line-buffered: a recording has no lines"),
                               (["--interval=1s"], "--interval: it is for tables and counts"),
+                              (["--reopen", "--format=folded", "-o", self.log], "--reopen: --format=folded is one whole"),
                               (["--line-buffered", "--format=chrome", "-o", self.log], "--line-buffered: --format=chrome is one whole")):
             seen = harness.run([harness.tool(), *words, "-p", "malloc", "true"])
             self.assertEqual(seen.returncode, 125)

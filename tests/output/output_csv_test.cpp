@@ -36,6 +36,14 @@ TEST(Csv, CellsAreQuotedWhereTheyMustBe) {
             kHead + ",\"{1,2}\"\n");
 }
 
+TEST(Csv, ColumnsOfItsOwnKeepTheirNames) {
+  CsvFormatter formatter({});
+  formatter.add(Record().field("comm", Kind::hex, 1).field("event_", Kind::hex, 2).field("time", Kind::hex, 3).layout);
+  Buffer out;
+  formatter.header(out);
+  EXPECT_EQ(out.view(), "time,cpu,pid,tid,comm,event,field.comm,event_,field.time\n");
+}
+
 TEST(Csv, NumbersOfSixteenBytesAreOneCell) {
   EXPECT_EQ(line_of<CsvFormatter>(Record().wide("w", Kind::signed_decimal, 7, 5)), kHead + ",92233720368547758087\n");
   EXPECT_EQ(line_of<CsvFormatter>(Record().wide("w", Kind::hex, 7, 5)), kHead + ",0x50000000000000007\n");

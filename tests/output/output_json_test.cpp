@@ -34,6 +34,15 @@ TEST(Json, AnObjectOfEachRecord) {
   EXPECT_EQ(line_of<JsonFormatter>(record), kHead + R"(,"args":{"name":"a","k":3,"v":[1,-2,3]}})"s + "\n");
 }
 
+// Its first field is the return address, which shows as the caller.
+TEST(Json, AFunctionEventHasItsStrings) {
+  Record record;
+  record.field("", Kind::hex, std::uint64_t{0x402000}).text("s", "foo").text("t", "a longer string").text("u", "");
+  record.layout.style = program::Style::function;
+  const std::string line = line_of<JsonFormatter>(record);
+  EXPECT_NE(line.find(R"("args":{"s":"foo","t":"a longer string","u":""}})"), std::string::npos) << line;
+}
+
 TEST(Json, AReturnHasBothAddresses) {
   EXPECT_EQ(line_of<JsonFormatter>(Record("e", true)), kHead + R"(,"return_address":"0x402000","args":{}})"s + "\n");
 }

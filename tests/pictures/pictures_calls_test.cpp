@@ -82,11 +82,36 @@ TEST_F(CallsTest, ExecveLeavesAllCallsUnlessItFails) {
   EXPECT_EQ(end(1), 4);
 }
 
+TEST_F(CallsTest, AnExecveLeavesTheCallsThatAreOlder) {
+  add("/f:1", false), add("/f:1", true);
+  const auto seen = [&](std::uint64_t ns, std::uint32_t pid = 1) -> Threads::Thread& {
+    trace::EventRecord one = record(0, pid, pid);
+    one.ns = ns;
+    return thread_of(one);
+  };
+  const auto enter_at = [&](std::uint64_t ns, int data) {
+    threads_.enter(seen(ns), {.ns = ns, .type = 0, .data = data}, left_);
+  };
+  threads_.learn({.kind = ProcessEvent::Kind::start, .pid = 1, .ns = 1});
+  threads_.learn({.kind = ProcessEvent::Kind::exec, .pid = 1, .ns = 20});
+  threads_.learn({.kind = ProcessEvent::Kind::exec, .pid = 9, .ns = 1});
+  enter_at(10, 1), enter_at(15, 2);
+  EXPECT_EQ(seen(19).open.size(), 2u) << "a record from before";
+  EXPECT_TRUE(seen(20).open.empty());
+  EXPECT_EQ(lost_, (std::vector<int>{2, 1}));
+  enter_at(30, 3), enter_at(40, 4);
+  threads_.learn({.kind = ProcessEvent::Kind::exec, .pid = 1, .ns = 35});
+  EXPECT_EQ(seen(50).open.size(), 1u) << "it is told of late";
+  EXPECT_EQ(lost_, (std::vector<int>{2, 1, 3}));
+  EXPECT_EQ(end(1), 4);
+}
+
 TEST_F(CallsTest, TheyAreBounded) {
   add("/f:1", false), add("/f:1", true);
   const int most = Threads::kMostCalls;
   for (int i = 0; i < most + 2; ++i) enter(0, i);
   EXPECT_EQ(lost_, (std::vector<int>{0, 1}));
+  EXPECT_EQ(thread_of(record(0)).forgotten, 2u);
   threads_.leave_all(left_);
   EXPECT_EQ(lost_.size(), static_cast<std::size_t>(most + 2));
 }

@@ -42,6 +42,13 @@ class Chrome : public testing::Test {
 
 TEST_F(Chrome, WithoutHitsItIsAnEmptyArray) { EXPECT_EQ(finish(), "[]\n"); }
 
+TEST_F(Chrome, AFieldIsNotTakenForTheReturn) {
+  entry_.layout.fields[0].name = "return";
+  formatter_.add(entry_.layout);
+  hit(3, 5'000);
+  EXPECT_NE(finish().find(R"("args":{"field.return":7}})"), std::string::npos);
+}
+
 TEST_F(Chrome, ACallIsASlice) {
   hit(0, 5'000);
   hit(1, 7'250);

@@ -117,6 +117,68 @@ TEST(Pprof, IsCompressedAndHasItsNames) {
   EXPECT_NE(profile.find(std::string("\x12\x03\x01\xd0\x0f", 5)), std::string::npos) << "one hit, 2,000 ns";
 }
 
+// Reads a message of protobuf, as far as profiles need it.
+class Message {
+ public:
+  explicit Message(std::string_view message) : left_(message) {}
+  // The next field: its number, and its bytes where it has some. False: there is none.
+  bool next() {
+    if (left_.empty()) return false;
+    const std::uint64_t key = varint();
+    field = key >> 3;
+    if ((key & 7) == 0) return number = varint(), true;
+    const std::uint64_t size = varint();
+    bytes = left_.substr(0, size);
+    left_.remove_prefix(bytes.size());
+    return true;
+  }
+  std::uint64_t varint() {
+    std::uint64_t value = 0;
+    for (unsigned shift = 0; !left_.empty(); shift += 7) {
+      const auto byte = static_cast<std::uint8_t>(left_.front());
+      left_.remove_prefix(1);
+      value |= std::uint64_t{byte & 0x7fU} << shift;
+      if ((byte & 0x80) == 0) break;
+    }
+    return value;
+  }
+
+  std::uint64_t field = 0, number = 0;
+  std::string_view bytes;
+
+ private:
+  std::string_view left_;
+};
+
+std::uint64_t hits_in(std::string_view profile) {
+  constexpr std::uint64_t kSample = 2, kValues = 2;
+  std::uint64_t hits = 0;
+  for (Message all(profile); all.next();) {
+    if (all.field != kSample) continue;
+    for (Message sample(all.bytes); sample.next();)
+      if (sample.field == kValues) hits += Message(sample.bytes).varint();
+  }
+  return hits;
+}
+
+// Deeper than calls are kept.
+TEST(Pprof, ACallIsOneHit) {
+  Record entry("f"), back("f_back", true);
+  entry.layout.function = back.layout.function = "/prog:0x1136";
+  PprofFormatter formatter({});
+  formatter.add(entry.layout), formatter.add(back.layout);
+  Buffer out;
+  constexpr std::uint64_t kCalls = 1030;
+  for (std::uint64_t i = 0; i < kCalls; ++i) formatter.append(entry.event(1'000), "zsh", out);
+  for (std::uint64_t i = 0; i < kCalls; ++i) {
+    trace::EventRecord returned = back.event(1'000);
+    returned.type = 1;
+    formatter.append(returned, "zsh", out);
+  }
+  formatter.end({}, out);
+  EXPECT_EQ(hits_in(inflated(std::string(out.view()), 15 + 16)), kCalls);
+}
+
 TEST(Html, HoldsNoTextOfTheProgram) {
   Record record("</script>");
   record.text("s", "<img src=x>");

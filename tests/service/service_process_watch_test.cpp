@@ -155,26 +155,71 @@ TEST_F(ProcessWatchTest, ExecvesAndParents) {
   const control::SeenTask task{.task = {}, .number = pid, .process = pid, .name = "a", .ns = 6};
   const control::SeenExec exec{.pid = static_cast<pid_t>(pid), .ns = 7, .comm = "b", .exe = "/bin/b"};
   watch.learn({&task, 1}, {&exec, 1});
+  watch.step();
+  EXPECT_EQ(told(), "") << "older records may come";
+  handed_on_ = 8;
+  watch.step();
   EXPECT_EQ(told(), "start 1 test, start 2 a, exec 2 b");
   EXPECT_EQ(events_[1].parent, static_cast<std::uint32_t>(::getpid()));
   EXPECT_EQ(events_[2].exe, "/bin/b");
 }
 
+// A child of fork has records before it calls execve, by which the tool sees it first.
+TEST_F(ProcessWatchTest, AStartIsAsOldAsTheFirstRecord) {
+  ProcessWatch watch(needs());
+  watch.add_member(::getpid(), 1, "test");
+  const std::uint32_t pid = child();
+  const control::SeenExec exec{.pid = static_cast<pid_t>(pid), .ns = 7, .comm = "b", .exe = "/bin/b"};
+  watch.learn({}, {&exec, 1});
+  watch.see(pid, 5, "a");
+  EXPECT_EQ(told(), "start 1 test, start 2 a, exec 2 b") << "the parent's before it";
+  EXPECT_EQ(events_[1].ns, 5u);
+  watch.see(pid, 9, "b");
+  watch.look(true);
+  EXPECT_EQ(events_.size(), 3u);
+}
+
+TEST_F(ProcessWatchTest, AProcessThatIsGoneBeforeItsStartIsToldHasBoth) {
+  ProcessWatch watch(needs());
+  const std::uint32_t pid = child();
+  watch.add_member(static_cast<pid_t>(pid), 7, "a");
+  end(pid);
+  watch.look(false);
+  EXPECT_EQ(told(), "");
+  watch.see(pid, 5, "a");
+  watch.look(true);
+  EXPECT_EQ(told(), "start 1 a, end 1 a");
+  EXPECT_EQ(events_[0].ns, 5u);
+}
+
+// A run of one record.
+void see_run_at(ProcessWatch& watch, std::uint32_t pid, std::uint64_t ns) {
+  std::vector<std::uint8_t> bytes(sizeof(shared::RecordHead) + sizeof(shared::PayloadHead));
+  const shared::RecordHead head{.length = static_cast<std::uint32_t>(bytes.size()),
+                                .number = 0,
+                                .tsc = ns,
+                                .payload_bytes = sizeof(shared::PayloadHead),
+                                .cpu = 0,
+                                .flags = 0};
+  std::memcpy(bytes.data(), &head, sizeof head);
+  watch.see_run({.pid = pid, .count = 1, .comm = "a", .records = bytes});
+}
+
 TEST_F(ProcessWatchTest, RunsOfARingMayBeAheadOfOthers) {
   ProcessWatch watch(needs());
   const std::uint32_t pid = child();
-  for (const std::uint64_t ns : {9, 4, 6}) {
-    std::vector<std::uint8_t> bytes(sizeof(shared::RecordHead) + sizeof(shared::PayloadHead));
-    const shared::RecordHead head{.length = static_cast<std::uint32_t>(bytes.size()),
-                                  .number = 0,
-                                  .tsc = ns,
-                                  .payload_bytes = sizeof(shared::PayloadHead),
-                                  .cpu = 0,
-                                  .flags = 0};
-    std::memcpy(bytes.data(), &head, sizeof head);
-    watch.see_run({.pid = pid, .count = 1, .comm = "a", .records = bytes});
-  }
+  for (const std::uint64_t ns : {9, 4, 6}) see_run_at(watch, pid, ns);
   EXPECT_EQ(told(), "");
+  watch.step();
+  EXPECT_EQ(told(), "start 1 a");
+  EXPECT_EQ(events_[0].ns, 4u);
+}
+
+TEST_F(ProcessWatchTest, RunsMayBeOlderThanWhatTheServiceHasSeen) {
+  ProcessWatch watch(needs());
+  const std::uint32_t pid = child();
+  watch.add_member(static_cast<pid_t>(pid), 7, "later");
+  for (const std::uint64_t ns : {9, 4, 6}) see_run_at(watch, pid, ns);
   watch.step();
   EXPECT_EQ(told(), "start 1 a");
   EXPECT_EQ(events_[0].ns, 4u);

@@ -69,7 +69,7 @@ async function read() {
 }
 
 function summarize({about, n}) {
-  const words = [`${about.hits} hits of ${about.events.length} events in ${about.threads.length} threads`];
+  const words = [`${about.hits} hits of ${about.events.length} events in ${new Set(about.threads.map(([pid, tid]) => pid + "/" + tid)).size} threads`];
   if (n < about.hits) words.push(`${about.hits - n} of them are counted in the table and in the stacks, and are not in the time line and the list`);
   if (about.valued < n) words.push(`the values of ${n - about.valued} are not in this page`);
   for (const [name, hits, returns] of about.lost) words.push(`${name}: ${hits} hits lost, ${returns} returns missed`);
