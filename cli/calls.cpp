@@ -173,7 +173,7 @@ std::string process_json(const CallSummary::Process& process) {
   return ",\"pid\":" + std::to_string(process.id) + ",\"process\":" + format::json_of(process.name);
 }
 
-bool was_called(const CallSummary& row) { return row.calls != 0; }
+bool was_called(const CallSummary& row) { return row.calls != 0 || row.returns != 0; }
 
 }  // namespace
 

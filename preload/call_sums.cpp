@@ -232,8 +232,12 @@ bool take(const Hit& hit, AreaHeader* area, u64 place, u64 now) {
 
 }  // namespace
 
+void count_call(const Hit& hit, AreaHeader* area, const Event& event) {
+  if (is_recording(*area) && is_recording(event)) static_cast<void>(add(hit, area, event, {true, 0, 0}, 0, 0));
+}
+
 void begin_call(const Hit& hit, AreaHeader* area, const Event& event, u32 event_index) {
-  static_cast<void>(add(hit, area, event, {true, 0, 0}, 0, 0));
+  count_call(hit, area, event);
   const Registers& registers = *hit.registers;
   const u64 slot = registers[shared::Reg::sp];
   Call made{place_of(area, event_index, hit.point->address, slot), 0, 0, 0};
@@ -250,6 +254,7 @@ void end_call(const Hit& hit, AreaHeader* area, const Event& event, u32 event_in
   EntryRecord& entry = *hit.noted;
   entry.known = entry.self_known = false, entry.self = 0;
   const bool is_timed = take(hit, area, place_of(area, event_index, hit.function, slot), now);
+  if (!is_timed) add_unknown(*area, hit.tid);
   if (!is_recording(*area) || !is_recording(event)) return;
   EventCounts& counts = counts_of(area, event_index);
   if (is_timed && !entry.self_known) {

@@ -9,7 +9,9 @@ namespace uprobe::agent {
 // No trigger wants to see its hits.
 inline bool is_summed_alone(const Event& event) { return event.sum != 0 && event.trigger_count == 0; }
 
-// The function begins at the hit: counts the call, and keeps when it began for its return.
+// The function begins at the hit: counts the call, unless the event is off.
+void count_call(const Hit& hit, AreaHeader* area, const Event& event);
+// The same, and keeps when it began for its return.
 void begin_call(const Hit& hit, AreaHeader* area, const Event& event, u32 event_index);
 // The call returns: `slot` held its return address. Adds it to its sums, and fills in hit.noted, if its beginning is known; else
 // counts it as untimed.

@@ -159,6 +159,7 @@ void find_entry(const Hit& hit, AreaHeader* area, const Event& event, u32 event_
   if (event == nullptr) return true;
   if (event->sum != 0) return end_call(hit, area, *event, event_index, slot), true;
   find_entry(hit, area, *event, event_index, slot);
+  if (!hit.noted->known && (event->flags & shared::kEventSelf) != 0) add_unknown(*area, hit.tid);
   return (event->flags & shared::kEventThins) == 0 || is_kept(hit, area, *event, event_index);
 }
 

@@ -3,6 +3,7 @@
 #include "preload/actions.h"
 #include "preload/after_return.h"
 #include "preload/agent.h"
+#include "preload/call_sums.h"
 #include "preload/stubs.h"
 #include "preload/thinning.h"
 
@@ -27,6 +28,12 @@ bool is(const Consumer& consumer, ConsumerKind kind) { return consumer.kind == s
   return !hit.may_fault || !is_under_way(*hit.block, *hit.point, (*hit.registers)[shared::Reg::sp]);
 }
 
+// A call that a stub cannot follow, because the same function's first call has not returned, is a call.
+[[gnu::noinline]] void count_if_summed(const Hit& hit, AreaHeader* area, const Consumer& consumer) {
+  const Event* const event = is(consumer, ConsumerKind::stub) ? noting_event(area, consumer.event) : nullptr;
+  if (event != nullptr && event->sum != 0) count_call(hit, area, *event);
+}
+
 // Calls the consumers of one kind.
 inline Leaves feed(Hit& hit, ConsumerKind kind) {
   Leaves leaves{0, 0, 0};
@@ -36,8 +43,12 @@ inline Leaves feed(Hit& hit, ConsumerKind kind) {
     AreaHeader* area = session_area(*hit.block, consumer.session);
     if (area == nullptr) return;
     bool is_wanted = kind != ConsumerKind::entry || choose(hit, area, consumer);
-    if (kind == ConsumerKind::entry && !is_overridden(hit) && notes_now(hit, area, consumer))
-      note_entry(hit, area, consumer.event, is_wanted);
+    if (kind == ConsumerKind::entry && !is_overridden(hit)) {
+      if (notes_now(hit, area, consumer))
+        note_entry(hit, area, consumer.event, is_wanted);
+      else
+        count_if_summed(hit, area, consumer);
+    }
     if (!is(consumer, kind)) return;
     hit.function = hit.point->address - static_cast<u64>(i64{consumer.distance});
     if (kind != ConsumerKind::entry)

@@ -9,6 +9,7 @@
 //   coroutines                      the sum may grow by more than the call took: its self time is not known
 //   a return in another thread      the same, or the other thread's sum is smaller: not known
 //   more threads than the table has the self times of the others are not known
+//   a return whose time is not known the same of all calls around it
 //
 // No lock and no system call; a thread's sum is changed by its own hits, and by those of its signal handlers.
 #pragma once
@@ -25,5 +26,7 @@ u64 finished_inside(const AreaHeader& area, u32 tid);
 // Of a call that returns after `nanoseconds`, and began when the sum was `inside`: sets `self`, and adds it to the sum. False: it is
 // not known, and nothing is changed.
 bool add_finished(const AreaHeader& area, u32 tid, u64 inside, u64 nanoseconds, u64& self);
+// Of a call that returns, and nobody knows after which time.
+void add_unknown(const AreaHeader& area, u32 tid);
 
 }  // namespace uprobe::agent

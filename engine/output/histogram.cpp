@@ -196,14 +196,18 @@ std::string Printer::value_text(const HistogramEntry& entry, std::size_t value) 
   return word.name + ": " + right(number(is_hex ? "%llx" : "%llu", sum), kNumberWidth);
 }
 
-// Of the only key, where its buckets are fine enough to say something; the kernel's hist files have no such line.
+// Of the only key, where its buckets are fine enough to say something; the kernel's hist files have no such line. Negative numbers are
+// in the buckets of very large ones, among which they have no order.
 std::string Printer::percentiles() const {
   if (plan_.keys.size() != 1 || plan_.keys[0].modifier != HistogramModifier::log2_parts || copy_.entries.empty())
     return {};
   const HistogramWord& key = plan_.keys[0];
   std::vector<const HistogramEntry*> order;
   order.reserve(copy_.entries.size());
-  for (const HistogramEntry& entry : copy_.entries) order.push_back(&entry);
+  for (const HistogramEntry& entry : copy_.entries) {
+    if (key.field.is_signed != 0 && static_cast<std::int64_t>(*words(entry, key)) < 0) return {};
+    order.push_back(&entry);
+  }
   std::ranges::sort(order, [&](const auto* a, const auto* b) { return compare(*a, *b, key) < 0; });
   const std::uint64_t hits = copy_.hits();
   std::string text = "\n    Percentiles:";

@@ -321,7 +321,7 @@ void Report::add_calls_by_process(const std::vector<std::size_t>& probes, std::v
                                                    .unfollowed = times.unfollowed,
                                                    .untimed = times.untimed,
                                                    .self_unknown = times.self_unknown});
-    if (calls.calls == 0) continue;
+    if (calls.calls == 0 && calls.returns == 0) continue;
     calls.process = {process.id, process.name};
     all.push_back(titled(probes, std::move(calls)));
   }

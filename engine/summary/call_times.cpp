@@ -51,11 +51,13 @@ CallSummary summarize(const CallSums& sums, const CallCounts& counts) {
   for (const auto& [latency, sum] : sums.times) row.total_ns += sum.total, self += sum.self;
   const std::uint64_t timed = sums.timed();
   row.returns = timed + counts.untimed;
-  row.calls = std::max(counts.began, row.returns);
-  row.unfollowed = std::min(counts.unfollowed, row.calls - row.returns);
-  row.abandoned = row.calls - row.returns - row.unfollowed;
+  row.calls = counts.began;
+  const std::uint64_t unseen =
+      row.calls - std::min(row.calls, row.returns);  // more return than begin where some return twice
+  row.unfollowed = std::min(counts.unfollowed, unseen);
+  row.abandoned = unseen - row.unfollowed;
   row.untimed = counts.untimed;
-  if (counts.self_unknown == 0 && counts.untimed == 0) row.self_ns = self;
+  if (counts.self_unknown == 0 && (timed != 0 || counts.untimed == 0)) row.self_ns = self;
   if (timed == 0) return row;
   row.mean_ns = row.total_ns / timed;
   row.p50_ns = percentile(sums, timed, 50), row.p90_ns = percentile(sums, timed, 90);

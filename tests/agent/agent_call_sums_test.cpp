@@ -40,6 +40,7 @@ class Session {
   }
   agent::AreaHeader* header() { return static_cast<agent::AreaHeader*>(area_->base()); }
   trace::Area& area() { return *area_; }
+  void switch_off() { area_->set_state(shared::SessionState::off); }
   CallSums sums(u32 event = 0) const {
     CallSums all;
     summary::add_call_sums(*area_, event, all);
@@ -121,6 +122,29 @@ TEST_P(CallsIn, OneAnotherHaveTheirOwnTimes) {
   outer.end(session);
   EXPECT_EQ(self(session.sums(0)) + total(session.sums(1)), total(session.sums(0)));
   EXPECT_EQ(session.area().counts(0).self_unknown, 0U);
+}
+
+TEST_P(CallsIn, TheSelfTimeAroundAnUntimedOneIsNotKnown) {
+  Session session(GetParam());
+  u64 stack[2] = {0x1234, 0x5678};
+  const Call outer{stack, 0, 7}, inner{stack + 1, 1, 7};
+  for (int i = 0; i < 3; ++i) {
+    outer.begin(session);
+    inner.begin(session), inner.end(session);
+    if (i == 1) inner.end(session);
+    outer.end(session);
+  }
+  EXPECT_EQ(session.area().counts(0).self_unknown, 1U);
+  EXPECT_EQ(session.area().counts(1).self_unknown, 0U);
+}
+
+TEST_P(CallsIn, ThoseOfAnEventThatIsOffAreNotCounted) {
+  Session session(GetParam());
+  u64 stack[1] = {0x1234};
+  session.switch_off();
+  Call{stack}.begin(session), Call{stack}.end(session);
+  EXPECT_EQ(session.sums().began, 0U);
+  EXPECT_EQ(session.sums().timed(), 0U);
 }
 
 TEST_P(CallsIn, AReturnWithoutItsEntryIsUntimed) {

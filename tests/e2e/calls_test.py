@@ -51,6 +51,33 @@ class Counts(Summed):
         row = self.sums(["leaves"], "leave", 101)["leaves"]
         self.assertEqual((row["calls"], row["returns"], row["abandoned"]), (101, 51, 50))
 
+    def test_calls_that_come_round_by_tail_calls_are_calls(self):
+        source = """
+#include <stdio.h>
+#define KEPT __attribute__((noinline, noclone, used))
+KEPT long odd(int n);
+KEPT long even(int n) { __asm__ volatile("nop; nop; nop; nop; nop"); return n == 0 ? 1 : odd(n - 1); }
+KEPT long odd(int n) { __asm__ volatile("nop; nop; nop; nop; nop"); return n == 0 ? 0 : even(n - 1); }
+int main(void) { long sum = 0; for (int i = 0; i < 20; ++i) sum += even(101); return puts("done") == EOF || sum != 0; }
+"""
+        self.program = harness.compiled([harness.need("cc"), "-O2", self.write("round.c", source)], self.path("round"))
+        row = self.sums(["even"])["even"]
+        self.assertEqual((row["calls"], row["returns"] + row["unfollowed"], row["abandoned"]), (20 * 51, 20 * 51, 0))
+
+    def test_fork_is_one_call_that_returns_twice(self):
+        source = """
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(void) { for (int i = 0; i < 10; ++i) { if (fork() == 0) _exit(0); wait(NULL); } return puts("done") == EOF; }
+"""
+        self.program = harness.compiled([harness.need("cc"), "-O1", self.write("forks.c", source)], self.path("forks"))
+        done = harness.run([*harness.tracer("-c", "--json", "--summary-file", self.path("sums")), "-p", "libc:fork", "--", self.program])
+        self.assertEqual((done.returncode, done.stdout), (0, b"done\n"), done.stderr)
+        with open(self.path("sums"), encoding="utf-8") as file:
+            row, = json.load(file)
+        self.assertEqual((row["calls"], row["returns"], row["abandoned"], row["untimed"]), (10, 20, 0, 0))
+
     def test_threads(self):
         rows = self.sums(["outer", "inner"], "nest", 500, 8)
         self.assertEqual((rows["outer"]["calls"], rows["inner"]["returns"]), (4000, 8000))
