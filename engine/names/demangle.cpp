@@ -3,6 +3,7 @@
 #include "engine/names/demangle.h"
 
 #include <cxxabi.h>
+#include <fnmatch.h>
 
 #include <algorithm>
 #include <array>
@@ -156,6 +157,14 @@ std::string demangle(const std::string& name) {
 }
 
 std::string plain_name(const std::string& name) { return spoken_names(name, demangle(name)).plain; }
+
+bool matches_spoken(const std::string& pattern, const std::string& demangled) {
+  if (::fnmatch(pattern.c_str(), demangled.c_str(), 0) == 0) return true;
+  const std::size_t parameters = parameter_list(demangled);
+  const std::size_t type =
+      parameters == std::string::npos ? 0 : return_type_length(std::string_view(demangled).substr(0, parameters));
+  return type != 0 && ::fnmatch(pattern.c_str(), demangled.c_str() + type, 0) == 0;
+}
 
 SpokenNames spoken_names(std::string_view mangled, std::string_view demangled) {
   SpokenNames names;

@@ -16,6 +16,9 @@ std::string demangle(const std::string& name);
 // The same without parameters and return type: "ns::f<int>".
 std::string plain_name(const std::string& name);
 
+// Whether the pattern (as in a shell) matches the demangled name: as a whole, or without the return type, which only templates have.
+bool matches_spoken(const std::string& pattern, const std::string& demangled);
+
 // Demangling costs as much as the name expands to, and a hostile name of 200 characters expands to gigabytes. `budget` is the
 // remaining work for a file, in characters; names that may cost more are not demangled.
 inline constexpr std::uint64_t kDemangleBudget = std::uint64_t{256} << 20;

@@ -55,7 +55,7 @@ bool is_better_name(const elf::Symbol& a, const elf::Symbol& b) {
 // Compares with the symbol's name; a pattern with "::" also with the C++ name and its parameters.
 bool matches(const std::string& pattern, const std::string& name) {
   if (::fnmatch(pattern.c_str(), name.c_str(), 0) == 0) return true;
-  return pattern.find("::") != std::string::npos && ::fnmatch(pattern.c_str(), elf::demangle(name).c_str(), 0) == 0;
+  return pattern.find("::") != std::string::npos && elf::matches_spoken(pattern, elf::demangle(name));
 }
 
 // Code that a compiler moved out of a function and that is reached by jumps: its calls belong to the function.

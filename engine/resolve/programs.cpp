@@ -67,7 +67,7 @@ struct Listed {
 // offset. Empty: the glob does not match, or the function cannot be probed.
 std::string spoken_line(Listed& object, const elf::Symbol& symbol, const std::string& glob) {
   const std::string name = elf::demangle(symbol.name);
-  if (name == symbol.name || ::fnmatch(glob.c_str(), name.c_str(), 0) != 0) return {};
+  if (name == symbol.name || !elf::matches_spoken(glob, name)) return {};
   const auto offset = object.offset_of(symbol);
   if (!offset) return {};
   const auto found = object.file->find_functions(name);

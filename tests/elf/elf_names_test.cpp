@@ -19,6 +19,17 @@ std::set<std::string> found_in(const ElfFile& file, const std::string& name) {
   return found;
 }
 
+TEST(Names, APatternNeedNotHaveTheReturnTypeOfATemplate) {
+  const std::string name = "std::vector<int> ns::conv<int, double>(int)";
+  for (const char* const pattern : {"ns::*", "ns::conv<*", "std::vector<int> ns::*", "*"})
+    EXPECT_TRUE(matches_spoken(pattern, name)) << pattern;
+  for (const char* const pattern : {"conv*", "vector*", "ns::con"})
+    EXPECT_FALSE(matches_spoken(pattern, name)) << pattern;
+  EXPECT_TRUE(matches_spoken("ns::*", "ns::C::operator bool() const"));
+  EXPECT_FALSE(matches_spoken("bool*", "ns::C::operator bool() const"));
+  EXPECT_TRUE(matches_spoken("main", "main"));
+}
+
 TEST(CppNames, WithAndWithoutParameters) {
   const ElfFile file = must_open(fixture("elf_overloads"));
   const std::set<std::string> both{"shapes::area(int)", "shapes::area(double)"};
