@@ -234,7 +234,8 @@ std::optional<Meant> of_function_at(std::string_view text) {
   if (at == std::string_view::npos) return {};
   const std::string_view name = at == 0 ? "*" : text.substr(0, at), object = text.substr(at + 1, blank - at - 1);
   const std::string rest(text.substr(blank));
-  if (object == "MAIN" || is_source(object)) return Meant{{std::string(name) + rest}, {}};
+  if (object == "MAIN") return Meant{{std::string(name) + rest}, {}};
+  if (is_source(object)) return Meant{{std::string(text)}, {}};
   const bool is_path = object.find('/') != std::string_view::npos;
   if (!is_path && object.find(".so") == std::string_view::npos && !object.starts_with("lib")) return {};
   return Meant{{(is_path ? std::string(object) : object_of(object)) + ":" + std::string(name) + rest}, {}};

@@ -102,13 +102,13 @@ Part take_part(std::string_view& text) {
   return part;
 }
 
-// "demo.c:7" of "*@demo.c:7", "work" of "work@demo.c" and of "work".
+// "demo.c:7" of "*@demo.c:7", else the same: "work", "work@demo.c".
 std::string place_of_systemtap(std::string_view function) {
   const std::size_t at = function.find('@');
   const std::string_view source = at == std::string_view::npos ? std::string_view() : function.substr(at + 1);
   const std::size_t colon = source.find(':');
-  return std::string(
-      colon != std::string_view::npos && is_decimal_number(source.substr(colon + 1)) ? source : function.substr(0, at));
+  const bool is_line = colon != std::string_view::npos && is_decimal_number(source.substr(colon + 1));
+  return std::string(is_line ? source : function);
 }
 
 // The variables of an action: "$who", "$$parms", "$return".

@@ -132,6 +132,10 @@ std::optional<Dwarf_Word> distance_of(Dwarf_Die part) {
   return offset;
 }
 
+bool is_static_member(Dwarf_Die member) {
+  return dwarf_hasattr(&member, DW_AT_external) != 0 || dwarf_hasattr(&member, DW_AT_declaration) != 0;
+}
+
 std::optional<Dwarf_Word> first_bit(Dwarf_Die member, Dwarf_Word width, std::uint64_t bytes) {
   if (const auto bit = number_in(member, DW_AT_data_bit_offset)) return bit;
   const auto from_above = number_in(member, DW_AT_bit_offset);

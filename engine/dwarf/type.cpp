@@ -84,6 +84,9 @@ Status set_wide(Type type, const Location& location, Argument& argument) {
 
 Status set_array(Type type, Location& location, Argument& argument) {
   const std::uint64_t count = elements_of(type);
+  if (has_several_dimensions(type) || type_of(type.die).tag == DW_TAG_array_type)
+    return unfit("is an array of several dimensions",
+                 "name its type, such as :u32[6], for the elements one after the other");
   if (is_wide_number(type_of(type.die)))
     return unfit("is an array of numbers of 16 bytes", "name one of them, [0], or a type, such as :x64[4]");
   if (!is_in_order(location, type)) return unfit("is an array that is not in memory");
@@ -171,6 +174,12 @@ std::string name_within(Dwarf_Die typed, int depth) {
 
 }  // namespace
 
+bool has_several_dimensions(Type array) {
+  int dimensions = 0;
+  each_child(array.die, [&](Dwarf_Die&) { ++dimensions; });
+  return dimensions > 1;
+}
+
 std::uint64_t elements_of(Type array) {
   Dwarf_Die child;
   if (dwarf_child(&array.die, &child) != 0) return 0;
@@ -206,8 +215,8 @@ bool is_wide_number(Type type) {
 std::string members_of(Type aggregate) {
   std::string names;
   each_child(aggregate.die, [&](Dwarf_Die& die) {
-    if (const char* own = dwarf_diename(&die); own != nullptr && dwarf_tag(&die) == DW_TAG_member)
-      names += (names.empty() ? "" : ", ") + std::string(own);
+    if (dwarf_tag(&die) != DW_TAG_member || is_static_member(die)) return;
+    if (const char* own = dwarf_diename(&die); own != nullptr) names += (names.empty() ? "" : ", ") + std::string(own);
   });
   return names;
 }

@@ -44,15 +44,22 @@ struct GoResult {
 };
 Result<GoResult> find_go_result(const Scopes& scopes, std::string_view name);
 
+// How many namespaces and classes around a function (the innermost of `scopes`) have the variable, which is in this one of the scopes;
+// nothing: its short name is not seen from there.
+std::optional<std::size_t> depth_seen_from(Dwarf_Die variable, Dwarf_Die scope, const Scopes& scopes);
+
 // A type without typedefs and qualifiers.
 struct Type {
   Dwarf_Die die;
   int tag = 0;  // 0: void
 };
 Type type_of(Dwarf_Die variable);
-std::uint64_t size_of(Type type);        // 0: not known
-bool is_wide_number(Type type);          // __int128, and those of other languages: a number of 16 bytes
-std::uint64_t elements_of(Type array);   // 0: not known
+std::uint64_t size_of(Type type);         // 0: not known
+bool is_wide_number(Type type);           // __int128, and those of other languages: a number of 16 bytes
+std::uint64_t elements_of(Type array);    // 0: not known
+bool has_several_dimensions(Type array);  // in one: its elements are not arrays by their type
+// Of C++: no part of the objects, but a variable (before DWARF 5 it looks like a part).
+bool is_static_member(Dwarf_Die member);
 std::string members_of(Type aggregate);  // their names, "a, b"; empty: it has none
 std::string name_of(Dwarf_Die typed);    // the type of a variable or member as C writes it, near enough
 

@@ -153,10 +153,14 @@ Status Walker::start(const Scopes& scopes, Where where) {
     return ok();
   }
   std::optional<Dwarf_Die> found;
+  std::size_t found_depth = 0;
   for (const Dwarf_Die& scope : scopes) {
     each_child(scope, [&](Dwarf_Die& die) {
       if (!is_variable(die) || !is_called(die, name)) return;
-      if (!found || dwarf_hasattr(&*found, DW_AT_declaration) != 0) found = die;
+      const auto depth = depth_seen_from(die, scope, scopes);
+      if (!depth) return;
+      if (found && *depth <= found_depth && dwarf_hasattr(&*found, DW_AT_declaration) == 0) return;
+      found = die, found_depth = *depth;
     });
     if (found) break;
   }
@@ -247,7 +251,7 @@ std::vector<Walker::Member> Walker::find_members(Dwarf_Die aggregate, std::strin
   if (depth > kDeepestMember) return own;
   each_child(aggregate, [&](Dwarf_Die& die) {
     const bool is_base = dwarf_tag(&die) == DW_TAG_inheritance;
-    if (!is_base && dwarf_tag(&die) != DW_TAG_member) return;
+    if (!is_base && (dwarf_tag(&die) != DW_TAG_member || is_static_member(die))) return;
     const auto offset = distance_of(die);
     if (!offset) return;
     if (!is_base && is_called(die, name)) return own.push_back({die, *offset});
@@ -323,12 +327,6 @@ Status Walker::enter_member(std::string_view at, bool by_pointer) {
   location_.offset += members[0].offset;
   is_element_ = false;
   return ok();
-}
-
-bool has_several_dimensions(Type array) {
-  int dimensions = 0;
-  each_child(array.die, [&](Dwarf_Die&) { ++dimensions; });
-  return dimensions > 1;
 }
 
 Status Walker::index(std::string_view at) {

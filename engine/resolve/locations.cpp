@@ -160,6 +160,7 @@ bool LocationResolver::fetch_names(const ProbeSpec& spec) {
 }
 
 Result<LocationResolver::Specs> LocationResolver::operator()(ProbeSpec spec) {
+  source_ = spec.place.offset == 0 ? take_source(spec.place.symbol) : std::string();
   auto found = find(spec);
   const bool is_unknown = !found && found.error().code == Code::not_found && !spec.place.is_generated;
   if (is_unknown && fetch_names(spec)) found = find(spec);
@@ -186,6 +187,7 @@ Result<LocationResolver::Specs> LocationResolver::find(ProbeSpec spec) {
   }
   if (!spec.place.source.empty()) return at_line(std::move(spec));
   auto own = at_symbol(spec);
+  if (!source_.empty()) return own ? of_source(spec, own.take()) : std::move(own);
   return with_copies(std::move(spec), std::move(own));
 }
 

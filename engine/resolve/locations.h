@@ -52,6 +52,7 @@ class LocationResolver {
   Result<Specs> at_symbol(spec::ProbeSpec spec);
   bool fetch_names(const spec::ProbeSpec& spec);
   Status check_match(const spec::ProbeSpec& spec, const File& file);
+  Result<Specs> of_source(const spec::ProbeSpec& spec, Specs all);
   Result<Specs> at_line(spec::ProbeSpec spec);
   Result<Specs> at_markers(const spec::ProbeSpec& spec);
   Result<std::vector<LoadedObject>> objects_with_markers(const spec::ProbeSpec& spec);
@@ -85,6 +86,7 @@ class LocationResolver {
 
   plan::FileCache& files_;
   CanProbe can_probe_;
+  std::string source_;  // of "f@file.c", which is looked up; else empty
   std::vector<std::string> notes_;
   std::set<std::string> asked_;                                 // files whose names were asked for by debuginfod
   std::vector<std::string> moved_;                              // notes for `notes_`, once their probe is complete
@@ -98,6 +100,9 @@ class LocationResolver {
 
 // Whether a symbol may be a pattern, if no function has it as its name.
 bool is_pattern(const std::string& symbol);
+
+// "file.c" of "f@file.c", and leaves "f"; else empty.
+std::string take_source(std::string& symbol);
 
 // The functions that match a pattern.
 std::vector<elf::Symbol> matching_functions(const elf::ElfFile& file, const std::string& pattern);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "engine/spec/bare.h"
 #include "engine/spec/condition.h"
@@ -357,7 +358,8 @@ Status DefinitionSet::remove(std::string_view line) {
 }
 
 void DefinitionSet::control(const EventControls& controls) {
-  for (const std::string& key : last_defined_) {
+  for (const std::string& key :
+       std::set<std::string>(last_defined_.begin(), last_defined_.end())) {  // once for several places
     const auto event = events_.find(key);
     if (event == events_.end()) continue;
     EventControls& now = event->second.controls;

@@ -48,11 +48,26 @@ constexpr Timed kTimed[] = {
     {SYS_io_pgetevents, 4, Unit::timespec},   {SYS_ppoll, 2, Unit::timespec},
     {SYS_pselect6, 4, Unit::timespec},        {SYS_select, 4, Unit::timeval},
 };
+// The kernel keeps what is left of these, unless they have to begin again (a filter: see is_kept_by_kernel).
+constexpr Timed kKept[] = {
+    {SYS_poll, 2, Unit::milliseconds}, {SYS_nanosleep, 0, Unit::timespec}, {SYS_clock_nanosleep, 2, Unit::timespec}};
 
-const Timed* timed(long call) {
-  const auto found =
-      std::find_if(std::begin(kTimed), std::end(kTimed), [call](const Timed& t) { return t.call == call; });
-  return found == std::end(kTimed) ? nullptr : found;
+template <std::size_t kCount>
+const Timed* find(const Timed (&all)[kCount], long call) {
+  const auto* const found = std::find_if(all, all + kCount, [call](const Timed& t) { return t.call == call; });
+  return found == all + kCount ? nullptr : found;
+}
+
+const Timed* timed(long call) { return find(kTimed, call); }
+
+// Until a time of a clock, which begins again as it was.
+bool is_absolute(const Registers& r) {
+  return arch::call_number(r) == SYS_clock_nanosleep && (call_argument(r, 1) & TIMER_ABSTIME) != 0;
+}
+
+const Timed* timed_of(const Registers& r) {
+  const Timed* const usual = timed(arch::call_number(r));
+  return usual != nullptr || is_absolute(r) ? usual : find(kKept, arch::call_number(r));
 }
 
 bool shorten_milliseconds(RegisterWord& value, std::chrono::nanoseconds slept) {
@@ -80,7 +95,7 @@ bool shorten_time(const ProcessFiles& files, Time& time, Addr at, std::chrono::n
 
 // True when there is a time, and it is what is left of it.
 bool shorten(const ProcessFiles& files, Registers& r, ResumedCall& call, Addr frame, std::chrono::nanoseconds slept) {
-  const Timed* how = timed(call_number(r));
+  const Timed* how = timed_of(r);
   if (how == nullptr) return false;
   if (how->unit == Unit::milliseconds) return shorten_milliseconds(call_argument(r, how->argument), slept);
   Time time{};
@@ -230,6 +245,8 @@ bool may_begin_again(long call) {
 
 bool loses_time(long call) { return timed(call) != nullptr || call == SYS_io_uring_enter; }
 
+bool is_kept_by_kernel(long call) { return find(kKept, call) != nullptr; }
+
 bool has_kept_time(long call, std::int64_t result) {
   return result != -EINTR && (call == SYS_ppoll || call == SYS_pselect6 || call == SYS_select);
 }
@@ -237,7 +254,7 @@ bool has_kept_time(long call, std::int64_t result) {
 bool may_be_cut(const Registers& r) {
   if (call_number(r) < 0) return false;
   const std::int64_t result = arch::result(r);
-  if (result == kRestartNoHandler) return timed(call_number(r)) != nullptr;
+  if (result == kRestartNoHandler) return timed_of(r) != nullptr;
   constexpr long kInParts[] = {SYS_write,     SYS_writev,   SYS_sendto,       SYS_recvfrom,      SYS_read,
                                SYS_getrandom, SYS_sendfile, SYS_io_getevents, SYS_io_pgetevents, SYS_io_uring_enter};
   return result > 0 && std::find(std::begin(kInParts), std::end(kInParts), call_number(r)) != std::end(kInParts);

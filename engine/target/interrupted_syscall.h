@@ -21,7 +21,10 @@ inline constexpr std::int64_t kRestart = -512, kRestartNoIntr = -513, kRestartNo
 bool may_begin_again(long call);
 // Those that may wait for their whole time again, or have to wait although something has been done: their sleep is of interest.
 bool loses_time(long call);
-// Of these, one for which the kernel itself has noted what is left of the time.
+// Those of whose time the kernel keeps what is left. It goes on with them by restart_syscall, which a seccomp filter may answer by an
+// error or by death: under a filter they begin again, with what is left of the time.
+bool is_kept_by_kernel(long call);
+// Of the former, one for which the kernel itself has noted what is left of the time.
 bool has_kept_time(long call, std::int64_t result);
 // Whether something may have to be done for a thread with these registers.
 bool may_be_cut(const arch::ThreadRegisters& registers);

@@ -116,9 +116,11 @@ Status StoppedProcess::hold_all() {
 
 // Before anybody is stopped: to be woken is the end of a sleep.
 void StoppedProcess::look_at_sleepers() {
-  for (const pid_t tid : threads_of(pid()))
-    if (loses_time(call_under_way(pid(), tid)))
-      if (const auto sleep = sleep_of(pid(), tid)) sleepers_.emplace(tid, *sleep);
+  for (const pid_t tid : threads_of(pid())) {
+    const long call = call_under_way(pid(), tid);
+    if (!loses_time(call) && !(is_kept_by_kernel(call) && is_filtered(tid))) continue;
+    if (const auto sleep = sleep_of(pid(), tid)) sleepers_.emplace(tid, *sleep);
+  }
 }
 
 // One that has left its processor once more, to be stopped, has slept until then.
@@ -199,7 +201,8 @@ Status StoppedProcess::take_state(pid_t tid, bool in_group_stop) {
   if (!arch::runs_native_code(t.registers)) return Error{.code = Code::refused, .text = "runs 32-bit code"};
   t.sleep = sleep_until_now(tid);
   if (has_kept_time(arch::call_number(t.registers), arch::result(t.registers))) t.sleep.reset();
-  if (arch::result(t.registers) == -EINTR && may_begin_again(arch::call_number(t.registers))) {
+  const bool is_cut_short = arch::result(t.registers) == -EINTR && may_begin_again(arch::call_number(t.registers));
+  if (is_cut_short || (arch::result(t.registers) == kRestartBlock && is_filtered(tid))) {
     arch::set_result(t.registers, kRestartNoHandler);
     if (::ptrace(PTRACE_SETREGS, tid, nullptr, &t.registers) != 0) return ptrace_error("PTRACE_SETREGS");
   }

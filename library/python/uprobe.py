@@ -90,10 +90,15 @@ class Session:
         self._reader.start()
 
     def _read(self, readable):
-        with open(readable, encoding="utf-8") as lines:
-            for line in lines:
-                self._waiting.put(json.loads(line))
-        self._waiting.put(None)
+        """A tool that was killed may have left the beginning of a line, with which the events end."""
+        try:
+            with open(readable, encoding="utf-8") as lines:
+                for line in lines:
+                    self._waiting.put(json.loads(line))
+        except ValueError:
+            pass
+        finally:
+            self._waiting.put(None)
 
     def _take(self, timeout):
         """The next event; None at the end. TimeoutError after so many seconds without one."""

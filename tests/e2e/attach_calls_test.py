@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Threads that are in a system call or end when a tool attaches or follows: the call's effects, its duration, and the threads
 and processes that it starts."""
+import os
 import select
 import signal
 import time
@@ -14,8 +15,8 @@ from process_state import footprint
 class CutCalls(AttachCase):
     """A thread finishes the call that it has begun, and in its time, however often a tool attaches during the call."""
 
-    def check(self, program):
-        process = self.start_ready(program)
+    def check(self, program, *words):
+        process = self.start_ready(program, *words)
         time.sleep(0.1)
         before = None
         for _ in range(60):
@@ -29,6 +30,12 @@ class CutCalls(AttachCase):
 
     def test_glibc(self):
         self.check(fixture("attached_cut_calls"))
+
+    def test_under_a_filter_that_kills_restarts(self):
+        """restart_syscall, by which the kernel goes on with sleeps that a stop has cut short."""
+        if os.geteuid() != 0:
+            self.skipTest("only root reads other programs' filters")
+        self.check(fixture("attached_cut_calls"), "forbid restarts")
 
     def test_static(self):
         self.check(fixture("attached_cut_calls_static"))

@@ -145,6 +145,19 @@ class Inlined(harness.TestCase):
         hits, said = self.trace("-p", "scale a")
         self.assertRegex(said, "not in place yet where the copy begins|no known start")
 
+    def test_functions_of_one_file(self):
+        """f@file.c, as perf and SystemTap write it: static functions of one name."""
+        units = [self.write(unit + ".c", f"""
+static __attribute__((noinline)) int local(int x) {{ __asm__ volatile("" : "+r"(x)); return x + {number}; }}
+int {unit}(int x) {{ return local(x); }}
+""") for number, unit in enumerate(("one", "two"))]
+        main = self.write("main.c", "int one(int), two(int);\nint main(void) { return one(1) + two(2) == 0; }\n")
+        subprocess.run([harness.need("gcc"), "-O1", "-g", "-o", self.program, *units, main], check=True)
+        self.assertEqual(self.trace("-p", "local@two.c x")[0]["local"], [("2",)])
+        self.assertEqual(self.trace("-p", f'process("{self.program}").function("local@two.c")')[0]["local"], [()])
+        self.assertEqual(set(self.trace("-p", f"{self.program}:*@two.c")[0]), {"local", "two"})
+        self.assertIn("no function 'main' of two.c", self.trace("-p", "main@two.c")[1])
+
     def test_several_files(self):
         """Functions of one name in several units, which are inlined there."""
         units = []
@@ -166,6 +179,7 @@ int {unit}(int n)
         hits, said = self.trace("-p", "weigh n")
         self.assertEqual(hits["weigh"], [("1",), ("2",)])
         self.assertIn("'weigh' has no code of its own: its 2 inlined copies are probed", said)
+        self.assertEqual(self.trace("-k", "-p", "weigh n")[0]["weigh"], [("1",), ("2",)], "one trigger for all places")
         subprocess.run([harness.need("strip"), "-g", self.program], check=True)
         said = self.trace("-p", "weigh")[1]
         self.assertIn("no function 'weigh'", said)

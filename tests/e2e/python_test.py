@@ -40,6 +40,12 @@ class Module(harness.TestCase):
                 session.wait_for("outer", 99, timeout=harness.TIMEOUT)
         session.stdout.close()
 
+    def test_a_tool_that_is_killed_ends_the_events(self):
+        with self.uprobe.attach(self.attached().pid, [f"{self.program}:spins ns=%di"]) as session:
+            session.wait_for("spins", 1, harness.TIMEOUT)
+            session._process.kill()
+            self.assertGreaterEqual(sum(event.name == "spins" for event in session), 0)
+
     def attached(self):
         process = subprocess.Popen([self.program, "spin", "1000000"], stdout=subprocess.DEVNULL)
         self.addCleanup(process.wait)

@@ -235,6 +235,55 @@ class Others(harness.TestCase):
                 self.assertIn(f"-p: {said}\n", refused.stderr.decode())
 
 
+SCOPES = """
+int top = 7;
+namespace a { int of_space = 1; int other = 3; }
+namespace b { int of_space = 2; __attribute__((noinline)) int f(int n) { asm volatile(""); return n + of_space; } }
+struct P { static int count; int n; };
+int P::count = 10;
+struct Q { static int count; int n; __attribute__((noinline)) int g(int k) { asm volatile(""); return k + n + count; } };
+int Q::count = 20;
+int table[2][3] = {{1, 2, 3}, {4, 5, 6}};
+__attribute__((noinline)) int take(const P *p, const Q *q) { asm volatile(""); return p->n + q->n + table[1][2]; }
+int main() { P p{1}; Q q{2}; return b::f(3) + q.g(4) + a::of_space + a::other + P::count + top + take(&p, &q) == 0; }
+"""
+
+
+class Scopes(harness.TestCase):
+    """Variables of namespaces and classes are not taken for others of their name."""
+
+    def check(self, compiler, *flags):
+        program = self.path("scopes")
+        subprocess.run([harness.need(compiler), "-O1", "-g", *flags, "-o", program, self.write("scopes.cpp", SCOPES)], check=True)
+        done = harness.run([*harness.tracer("-q", "-o", self.path("trace"), "-p", f"p:f {program}:b::f n top", "-p", f"p:g {program}:Q::g k count",
+                                            "-p", f"p:t {program}:take p->n q->n table:s32[6]"), "--", program])
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        with open(self.path("trace"), encoding="latin-1") as file:
+            text = file.read()
+        for values in (r"f: \(0x\w+\) n=3 top=7\n", r"g: \(0x\w+\) k=4 count=20\n", r"t: \(0x\w+\) n=1 \w+=2 table=\{1,2,3,4,5,6\}\n"):
+            self.assertRegex(text, values)
+        for definition, said in (("b::f other", "no variable 'other' here"), ("main count", "no variable 'count' here"),
+                                 ("take p->count", "no member 'count'"), ("take table", "'table' is an array of several dimensions")):
+            with self.subTest(definition=definition):
+                refused = harness.run([harness.tool(), "-x", program, "--check", "-p", definition])
+                self.assertIn(said, refused.stderr.decode())
+
+    def test_gcc(self):
+        self.check("g++")
+        self.check("g++", "-gdwarf-4")
+
+    def test_gcc_sees_the_space_of_the_function(self):
+        program = self.path("scopes")
+        subprocess.run([harness.need("g++"), "-O1", "-g", "-o", program, self.write("scopes.cpp", SCOPES)], check=True)
+        done = harness.run([*harness.tracer("-q", "-o", self.path("trace"), "-p", f"p:f {program}:b::f of_space"), "--", program])
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        with open(self.path("trace"), encoding="latin-1") as file:
+            self.assertIn(" of_space=2\n", file.read())
+
+    def test_clang(self):
+        self.check(harness.need("clang++-14"))
+
+
 WIDE = """
 struct Pair { int n; unsigned __int128 u; };
 __int128 global = -((__int128)5 << 64);

@@ -26,6 +26,11 @@ TEST(InterruptedSyscall, WhichWouldWaitForTheirWholeTimeAgain) {
   for (const long call : {SYS_read, SYS_nanosleep, SYS_futex}) EXPECT_FALSE(loses_time(call)) << call;
 }
 
+TEST(InterruptedSyscall, WhichTheKernelGoesOnWith) {
+  for (const long call : {SYS_poll, SYS_nanosleep, SYS_clock_nanosleep}) EXPECT_TRUE(is_kept_by_kernel(call)) << call;
+  for (const long call : {SYS_read, SYS_epoll_wait, SYS_ppoll}) EXPECT_FALSE(is_kept_by_kernel(call)) << call;
+}
+
 TEST(InterruptedSyscall, WhoseTimeTheKernelHasKept) {
   EXPECT_TRUE(has_kept_time(SYS_select, kRestartNoHandler));
   EXPECT_FALSE(has_kept_time(SYS_select, -EINTR));
