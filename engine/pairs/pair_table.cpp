@@ -88,8 +88,9 @@ void PairTable::open(const PairStep& step, Thread& thread, Process& process,
   if (is_outer && thread.moved && !is_kept) ++process.closed, thread.moved.reset();
   if (is_outer) leave(thread, process);
   if (step.has_failed) return;
-  const bool is_again = thread.just_opened == step.key;
-  thread.just_opened = step.key;
+  // An inner call of another function has given out the key. (The same function's is a call of its own: of a recursive lock.)
+  const bool is_again = thread.just_opened == step.key && thread.just_opened_by != step.function;
+  thread.just_opened = step.key, thread.just_opened_by = step.function;
   const bool was_held = process.held.contains(step.key);
   if (was_held && !is_again) ++process.missed;
   if (!was_held || !is_again) ++process.opened;

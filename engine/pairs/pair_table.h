@@ -88,7 +88,8 @@ class PairTable {
     std::uint32_t outer = 0, inner_steps = 0;  // the function under way, which has begun; 0: none
     std::uint64_t moved_key = 0;
     std::optional<Held> moved;
-    std::optional<std::uint64_t> just_opened;  // by the latest step
+    std::optional<std::uint64_t> just_opened;  // by the latest step, which was this function's
+    std::uint32_t just_opened_by = 0;
     std::uint32_t just_closed_by = 0;  // the function that has closed a key, if only closings came after it; 0: none
   };
 

@@ -210,7 +210,10 @@ Result<std::size_t> EventChanges::reset_counts(const std::string& name) {
   const std::vector<std::uint16_t> events = events_called(name);
   if (events.empty() && !name.empty()) return no_such_event(name);
   table_.alone([&] {
-    for (const std::uint16_t event : events) table_.set_before(event, recording_.all_counts_of(event));
+    for (const std::uint16_t event : events) {
+      table_.set_before(event, recording_.all_counts_of(event));
+      recording_.reset_sums(event);
+    }
   });
   if (name.empty()) lost_before_ = recording_.area().lost_by_cpu();
   return events.size();

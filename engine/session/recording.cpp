@@ -121,6 +121,7 @@ Status Recording::make_reader() {
 }
 
 void Recording::forget() {
+  sums_before_.clear();
   reader_.reset();
   clock_.reset();
   symbols_.reset();
@@ -262,6 +263,12 @@ void Recording::poll_settled() {
 summary::CallSums Recording::sums_of(std::size_t event) const {
   summary::CallSums sums;
   summary::add_call_sums(*area_, static_cast<std::uint32_t>(event), sums);
+  return sums;
+}
+
+summary::CallSums Recording::sums_since_reset(std::size_t event) const {
+  summary::CallSums sums = sums_of(event);
+  if (const auto before = sums_before_.find(event); before != sums_before_.end()) sums.take_off(before->second);
   return sums;
 }
 

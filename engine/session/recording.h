@@ -15,6 +15,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -98,8 +99,10 @@ class Recording {
   void know_events() { reader_->know_events(); }
   const trace::ReaderCounts& read_counts() const { return reader_->counts(); }
   // Counts since the beginning of the session; counts since the event belongs to its present owner.
-  // Of an event that sums up its calls.
+  // Of an event that sums up its calls: all, and those since its counts were reset.
   summary::CallSums sums_of(std::size_t event) const;
+  summary::CallSums sums_since_reset(std::size_t event) const;
+  void reset_sums(std::size_t event) { sums_before_[event] = sums_of(event); }
   // The processes that have rows of their own. In EventTable::alone().
   const summary::SummedProcesses& summed_processes() const { return summed_; }
   EventCounts all_counts_of(std::size_t event) const;
@@ -131,6 +134,7 @@ class Recording {
   std::vector<std::uint32_t>
       counted_tasks_;  // per histogram: its number of entries when its tasks' names were last read
   summary::SummedProcesses summed_;
+  std::map<std::size_t, summary::CallSums> sums_before_;  // by event, when its counts were reset
   OwnRecords own_;
 };
 

@@ -295,7 +295,7 @@ CallSummary Report::calls_of(const std::vector<std::size_t>& probes) {
     const EventCounts counts = recording_.counts_of(i);
     sum.entries += counts.entries, sum.missed += counts.missed;
     sum.self_unknown += counts.self_unknown, sum.untimed += counts.untimed;
-    summary::add_call_sums(recording_.area(), static_cast<std::uint32_t>(i), times);
+    times.add(recording_.sums_since_reset(i));
   }
   return titled(probes, summary::summarize(times, {.began = sum.entries,
                                                    .unfollowed = sum.missed,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "engine/summary/call_sums.h"
 
+#include <algorithm>
+
 namespace uprobe::summary {
 namespace {
 
@@ -44,6 +46,25 @@ std::uint64_t CallSums::timed() const {
   std::uint64_t calls = 0;
   for (const auto& [latency, sum] : times) calls += sum.count;
   return calls;
+}
+
+void CallSums::add(const CallSums& more) {
+  began += more.began, untimed += more.untimed, self_unknown += more.self_unknown, unfollowed += more.unfollowed;
+  for (const auto& [latency, sum] : more.times) {
+    Sum& own = times[latency];
+    own.count += sum.count, own.total += sum.total, own.self += sum.self;
+  }
+}
+
+void CallSums::take_off(const CallSums& earlier) {
+  const auto take = [](std::uint64_t& from, std::uint64_t number) { from -= std::min(from, number); };
+  take(began, earlier.began), take(untimed, earlier.untimed);
+  take(self_unknown, earlier.self_unknown), take(unfollowed, earlier.unfollowed);
+  for (const auto& [latency, sum] : earlier.times) {
+    Sum& own = times[latency];
+    take(own.count, sum.count), take(own.total, sum.total), take(own.self, sum.self);
+  }
+  std::erase_if(times, [](const auto& one) { return one.second.count == 0; });
 }
 
 void add_call_sums(const trace::SumsMemory& memory, CallSums& sums) {

@@ -23,6 +23,8 @@ struct CallSums {
   std::uint64_t untimed = 0, self_unknown = 0, unfollowed = 0;
 
   std::uint64_t timed() const;  // calls in `times`
+  void add(const CallSums& more);
+  void take_off(const CallSums& earlier);  // which it contains
 };
 
 // Adds what the rows of all CPUs hold.

@@ -361,6 +361,25 @@ class Live(Summed):
         self.assertIn("1 function never called", lines)
         self.end_of(process, tool)
 
+    def test_counts_begin_again(self):
+        """--reset: in all columns. The program is stopped, so that no call is added."""
+        process, tool = self.spinning("-c", "-v", definition=("-p", f"{self.program}:spins"))
+        while b"attached" not in tool.stderr.readline():
+            pass
+
+        def row():
+            done = harness.run([harness.tool(), "--control", str(tool.pid), "--summary", "--json"])
+            return json.loads(done.stdout)[0]
+
+        harness.wait_until(lambda: row()["returns"] > 1, "calls")
+        os.kill(process.pid, signal.SIGSTOP)
+        harness.wait_until(lambda: row() == row(), "the program to stop")
+        self.assertEqual(harness.run([harness.tool(), "--control", str(tool.pid), "--reset"]).returncode, 0)
+        now = row()
+        os.kill(process.pid, signal.SIGCONT)
+        self.assertEqual((now["calls"], now["returns"], now["total_ns"], now["max_ns"]), (0, 0, 0, 0))
+        self.end_of(process, tool)
+
     def test_a_session_without_a_table(self):
         process, tool = self.spinning("-v", "-o", self.path("trace"), definition=("-p", f"{self.program}:spins"))
         while b"attached" not in tool.stderr.readline():

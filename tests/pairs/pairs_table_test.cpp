@@ -162,6 +162,14 @@ TEST(PairTable, AKeyThatIsOpenedAgain) {
   EXPECT_EQ(story.size_of(0x10), 7u);
 }
 
+TEST(PairTable, AKeyThatIsOpenedAgainAtOnce) {
+  Story story;
+  story.opens(kMalloc, 0x10, 5).opens(kMalloc, 0x10, 5).closes(0x10);
+  EXPECT_EQ(story.one().missed, 1u) << "a recursive lock";
+  EXPECT_EQ(story.one().opened, 2u);
+  EXPECT_EQ(story.one().closed, 1u);
+}
+
 TEST(PairTable, AnOuterCallWhoseReturnIsMissingHidesLittle) {
   Story story;
   story.begins(kMemalign);

@@ -60,6 +60,22 @@ TEST(CallSums, TheSumsOfTheCountAreInForce) {
   EXPECT_EQ(sums.timed(), 6U);
 }
 
+TEST(CallSums, WhatWasThereBeforeIsTakenOff) {
+  CallSums before, now;
+  before.began = 3, before.times[8] = {.count = 2, .total = 16, .self = 10};
+  now.began = 7, now.times[8] = {.count = 2, .total = 16, .self = 10};
+  now.times[64] = {.count = 4, .total = 260, .self = 250};
+  CallSums both = before;
+  both.add(now);
+  EXPECT_EQ(both.began, 10U);
+  EXPECT_EQ(both.timed(), 8U);
+  now.take_off(before);
+  EXPECT_EQ(now.began, 4U);
+  EXPECT_EQ(now.times.size(), 1U) << "the shortest latency is that of later calls";
+  before.take_off(both);
+  EXPECT_EQ(before.began + before.timed(), 0U) << "of a program that lies";
+}
+
 TEST(CallSums, AChunkThatIsNotThereIsNotRead) {
   Memory memory;
   memory.cell(0, 0).count = 5;
