@@ -12,6 +12,9 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
+#include <string_view>
 
 #include "engine/base/procfs.h"
 #include "engine/base/start_line.h"
@@ -63,6 +66,13 @@ struct Listed {
   }
 };
 
+// How a name that tools print is written as a place: an empty list of parameters would be that of a prototype. Empty: not at all.
+std::string place_of_name(const std::string& name) {
+  constexpr std::string_view kNoParameters = "()";
+  const std::string place = name.ends_with(kNoParameters) ? name.substr(0, name.size() - kNoParameters.size()) : name;
+  return spec::starts_as_definition(place) || place.ends_with(kNoParameters) ? std::string() : place;
+}
+
 // For a glob that matches the name which tools print: the place by that name, if it leads back to this one function, else by its
 // offset. Empty: the glob does not match, or the function cannot be probed.
 std::string spoken_line(Listed& object, const elf::Symbol& symbol, const std::string& glob) {
@@ -70,9 +80,10 @@ std::string spoken_line(Listed& object, const elf::Symbol& symbol, const std::st
   if (name == symbol.name || !elf::matches_spoken(glob, name)) return {};
   const auto offset = object.offset_of(symbol);
   if (!offset) return {};
-  const auto found = object.file->find_functions(name);
-  const bool is_unique = found.size() == 1 && found[0].address == symbol.address && !spec::starts_as_definition(name);
-  return object.path + ":" + (is_unique ? name : hex(*offset) + " # " + name);
+  const std::string place = place_of_name(name);
+  const auto found = place.empty() ? std::vector<elf::Symbol>() : object.file->find_functions(place);
+  const bool is_unique = found.size() == 1 && found[0].address == symbol.address;
+  return object.path + ":" + (is_unique ? place : hex(*offset) + " # " + name);
 }
 
 // Empty: the function cannot be probed.
@@ -174,11 +185,14 @@ Result<std::vector<std::string>> list_functions(const std::string& object, const
   if (glob.starts_with(marker)) return marker::list_markers(listed.path, *listed.file, glob.substr(marker.size()));
   if (glob.starts_with(mark)) return marker::list_marks(listed.path, *listed.file, glob.substr(mark.size()));
   std::vector<std::string> lines;
+  std::set<std::string> seen;
   for (const elf::Symbol& symbol : listed.file->named_functions()) {
     const bool is_plain = glob.empty() || ::fnmatch(glob.c_str(), symbol.name.c_str(), 0) == 0;
     std::string line = is_plain ? plain_line(listed, symbol) : spoken_line(listed, symbol, glob);
-    // Versions of one function have the same name and address.
-    if (!line.empty() && (lines.empty() || lines.back() != line)) lines.push_back(std::move(line));
+    if (line.empty()) continue;
+    // Versions of one function have the same name and address, and aliases of C++ may have the same event.
+    const std::string event = is_plain ? line : std::to_string(symbol.address) + elf::plain_name(symbol.name);
+    if (seen.insert(event).second) lines.push_back(std::move(line));
   }
   return lines;
 }
