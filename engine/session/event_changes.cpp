@@ -273,11 +273,13 @@ std::string EventChanges::list_tiers() const {
   const std::lock_guard lock(changing_);
   if (!recording_.is_on() || !targets_.has_mail()) return {};
   control::MailService& mail = targets_.mail();
-  const auto [counts, against] =
-      mail.alone([&] { return std::pair(mail.changes().tiers(), targets_.armer().report().against); });
+  const auto seen = mail.alone([&] { return std::pair(mail.changes().tiers(), targets_.armer().report().against); });
+  const auto& counts = seen.first;
+  const auto& against = seen.second;
   std::string text;
   table_.alone([&] {
-    for (std::uint16_t event = 0; event < table_.probes().size(); ++event) {
+    const auto events = static_cast<std::uint16_t>(table_.probes().size());
+    for (std::uint16_t event = 0; event < events; ++event) {
       if (!table_.probes()[event].live) continue;
       const auto count = counts.find(event);
       const auto why = against.find(event);
