@@ -121,6 +121,17 @@ bool borrows_memory(ProcessBlock& block) {
 
 bool is_lent(ProcessBlock& block) { return lent(lent_entry(block)); }
 
+namespace {
+
+u32 forked_process;  // whose memory this is, if a fork made it; 0: the block's
+
+}  // namespace
+
+bool is_in_anothers_memory(const ProcessBlock& block) {
+  if ((block.flags & shared::kBlockFiltered) != 0) return false;
+  return static_cast<u32>(system_call(kSysGetpid)) != (forked_process != 0 ? forked_process : block.pid);
+}
+
 // A child that uses its parent's control block (of vfork and posix_spawn, and of clone without CLONE_SETTLS) shows by its
 // thread id, which the block does not have. If a filter forbids gettid, the call's flags show it, and the child uses its
 // parent's id. The parent comes here as well: it clears the state of a child in its memory that has gone on or ended. It may
@@ -148,6 +159,7 @@ void after_clone(ProcessBlock& block, u64 result, CloneKind kind) {
 }
 
 void begin_process(ProcessBlock& block) {
+  if ((block.flags & shared::kBlockFiltered) == 0) forked_process = static_cast<u32>(system_call(kSysGetpid));
   const shared::TaskWords words = task_words(block);
   const bool moves = has_moved_away(block);
   if (!moves && !shared::is_elsewhere(words)) return;

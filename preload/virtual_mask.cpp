@@ -70,9 +70,15 @@ KernelSigaction installed_for(const ProcessBlock& block, u64 signal, const AppAc
           app.mask & ~kOurSignals};
 }
 
+// Whether the process has dispositions of its own, and the block's are another one's. Who runs in another one's memory unseen has no use
+// for handlers, before it calls execve.
+bool is_for_another(ProcessBlock& block, const KernelSigaction& wanted) {
+  return borrows_memory(block) || (wanted.handler <= kSigIgn && is_in_anothers_memory(block));
+}
+
 // rt_sigaction(signal, wanted, null) for one of kOurSignals.
 long our_sigaction(ProcessBlock& block, u64 signal, const KernelSigaction& wanted) {
-  if (borrows_memory(block)) return 0;
+  if (is_for_another(block, wanted)) return 0;
   const AppAction app{wanted.handler, wanted.flags & kKnownFlags, wanted.restorer, wanted.mask & ~kNeverBlocked};
   const KernelSigaction kernel = installed_for(block, signal, app);
   const long result = system_call(kSysRtSigaction, signal, as_word(&kernel), 0, kSetBytes);
@@ -100,7 +106,7 @@ void show_own_handler(const shared::OtherAction& known, u64 old) {
 long other_sigaction(ProcessBlock& block, u64 signal, KernelSigaction* wanted, u64 old) {
   shared::OtherAction& known = block.others[signal];
   const shared::OtherAction before = known;
-  const bool borrowed = borrows_memory(block);
+  const bool borrowed = wanted != nullptr ? is_for_another(block, *wanted) : borrows_memory(block);
   const u8 remembered = block.masked_in[signal];
   u8 named = 0;
   if (wanted != nullptr) {

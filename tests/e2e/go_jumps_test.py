@@ -156,6 +156,34 @@ func main() {
 BIG_RINGS = "-b64M"
 
 
+STARTS = """
+package main
+
+import (
+  "fmt"
+  "os/exec"
+)
+
+type cart struct{ items int }
+
+//go:noinline
+func guarded(c *cart) (r int) {
+  defer func() { if recover() != nil { r = -1 } }()
+  return c.items
+}
+
+func main() {
+  sum := 0
+  for i := 0; i < 20; i++ {
+    sum += guarded(nil)
+    out, _ := exec.Command("echo", "x").Output()
+    sum += len(out)
+  }
+  fmt.Println(sum)
+}
+"""
+
+
 class Jumps(harness.TestCase):
     def built(self, name, source, **variables):
         harness.need("go")
@@ -298,6 +326,14 @@ class Jumps(harness.TestCase):
         report = alone.stderr[alone.stderr.index(b"panic:"):]
         plain = lambda text: re.sub(rb"0x[0-9a-f]+", b"X", text)
         self.assertIn(plain(report), plain(seen.stderr))
+
+    def test_handlers_stay_when_a_child_gives_up_its_own(self):
+        """Go's child resets all signals in its parent's memory, before it calls execve; its begin cannot be seen."""
+        for name, enabled in (("starts", "0"), ("starts_cgo", "1")):
+            program = self.built(name, STARTS.replace("import (", 'import "C"\nimport (') if enabled == "1" else STARTS, CGO_ENABLED=enabled)
+            seen = harness.run_tool([f"p:guarded {program}:main.guarded"], [program], [])
+            self.assertEqual((seen.returncode, seen.stdout), (0, b"20\n"), seen.stderr)
+            self.assertGreaterEqual(seen.counts()["guarded"], 20)
 
     def test_profiles_name_the_program(self):
         program = self.built("profile", PROFILE)
