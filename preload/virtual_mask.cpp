@@ -70,8 +70,8 @@ KernelSigaction installed_for(const ProcessBlock& block, u64 signal, const AppAc
           app.mask & ~kOurSignals};
 }
 
-// Whether the process has dispositions of its own, and the block's are another one's. Who runs in another one's memory unseen has no use
-// for handlers, before it calls execve.
+// Whether the process has dispositions of its own, and those of the block are another process's. (A child in another's memory whose
+// begin was not seen has no use for handlers before it calls execve.)
 bool is_for_another(ProcessBlock& block, const KernelSigaction& wanted) {
   return borrows_memory(block) || (wanted.handler <= kSigIgn && is_in_anothers_memory(block));
 }
