@@ -13,6 +13,7 @@
 #include "engine/patch/islands.h"
 #include "engine/process/block.h"
 #include "engine/trace/reader.h"
+#include "preload/thread.h"
 #include "preload/virtual_mask.h"
 #include "tests/agent/hit_state.h"
 
@@ -320,6 +321,7 @@ TEST(Fault, AnIgnoredSignalThatIsSentIsIgnored) {
   SelfSession session;
   const shared::KernelSigaction ignore{1, 0, 0, 0};
   EXPECT_EQ(wait_status([&] {
+              agent::begin_process(session.block());  // as at a fork in a program
               for (const u64 signal : {u64{SIGSEGV}, u64{SIGTRAP}})
                 agent::app_sigaction(session.block(), signal, word_of(&ignore), 0, 8);
               ::raise(SIGSEGV);
