@@ -135,23 +135,17 @@ class Calls {
   }
 
  private:
-  // Leaves the calls of earlier programs, now that a record of a later one has come. What the new program has begun stays open:
-  // an execve may be told of after that.
+  // Leaves the calls of earlier programs, now that a record of a later one has come. An execve may be told of after the new program has
+  // begun calls: then it waits until they have returned.
   template <class Left>
   void leave_replaced(Thread& thread, std::uint64_t now, const Left& left) {
-    const auto [first, end] = execs_.equal_range(thread.pid);
     std::uint64_t latest = 0;
-    for (auto exec = first; exec != end;) {
-      const bool has_passed = exec->second <= now;
-      if (has_passed) latest = std::max(latest, exec->second);
-      exec = has_passed ? execs_.erase(exec) : std::next(exec);
-    }
-    if (latest == 0) return;
-    std::deque<Call> later;
-    for (; !thread.open.empty() && thread.open.back().ns > latest; thread.open.pop_back())
-      later.push_front(std::move(thread.open.back()));
+    const auto [first, end] = execs_.equal_range(thread.pid);
+    for (auto exec = first; exec != end; ++exec)
+      if (exec->second <= now) latest = std::max(latest, exec->second);
+    if (latest == 0 || (!thread.open.empty() && thread.open.back().ns > latest)) return;
+    for (auto exec = first; exec != end;) exec = exec->second <= latest ? execs_.erase(exec) : std::next(exec);
     leave(thread, 0, left);
-    for (Call& call : later) thread.open.push_back(std::move(call));
   }
   template <class Left>
   static void leave(Thread& thread, std::size_t depth, const Left& left) {

@@ -222,7 +222,7 @@ class Player final : public Listener {
       refusal = taken.error();
       if (refusal->help == program::fields_help(layout)) refusal->help = program::fields_help(with_all_fields(events));
     }
-    return is_taken ? ok() : Status(*refusal);
+    return is_taken || !refusal ? ok() : Status(*refusal);
   }
   bool is_full(std::uint64_t printed) const { return options_.max_events != 0 && printed >= options_.max_events; }
   // The foreign events up to that time, the later ones of two of one time.
