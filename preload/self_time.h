@@ -26,7 +26,7 @@ u64 finished_inside(const AreaHeader& area, u32 tid);
 // Of a call that returns after `nanoseconds`, and began when the sum was `inside`: sets `self`, and adds it to the sum. False: it is
 // not known, and nothing is changed.
 bool add_finished(const AreaHeader& area, u32 tid, u64 inside, u64 nanoseconds, u64& self);
-// Of a call that returns, and nobody knows after which time.
+// Of a call that returns after a time that is not known.
 void add_unknown(const AreaHeader& area, u32 tid);
 
 }  // namespace uprobe::agent

@@ -24,8 +24,8 @@ shared::ThreadEntry* thread_entry(ProcessBlock& block, u64 thread, bool make);
 // the block.
 bool borrows_memory(ProcessBlock& block);
 
-// The same of a child whose begin nobody has seen, because the number of the call was computed (Go's). getpid: changes nothing; not
-// under a filter.
+// The same of a child whose begin the agent has not seen, because the number of the call was computed (Go's). getpid: changes nothing;
+// not under a filter.
 bool is_in_anothers_memory(const ProcessBlock& block);
 
 // In a child with memory of its own `own` is the only thread. Null: it has no entry.

@@ -28,7 +28,8 @@ struct UnwindRule {
 };
 
 // The rule for code at `address`, in a process whose block has room for rules (unwind_offset); of a call, any address in the call's
-// instruction. Known rules are kept in the process block. Reads memory, any of which may be missing; reentrant at every instruction, and may be interrupted for good.
+// instruction. Known rules are kept in the process block. Reads memory, any of which may be missing; reentrant at every instruction, and
+// may be interrupted for good.
 UnwindRule unwind_rule(ProcessBlock& block, u64 address);
 
 }  // namespace uprobe::agent

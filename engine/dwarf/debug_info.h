@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/result.h"
@@ -22,6 +23,9 @@ struct CodeLine {
   std::string file;  // as given to the compiler
   int line = 0;
 };
+
+// Whether a path names a file as the user does, by the last of its parts: "src/file.c" of "/work/src/file.c".
+bool ends_with_path(std::string_view path, std::string_view end);
 
 // A variable that is visible at a place.
 struct NamedVariable {

@@ -16,11 +16,6 @@ struct Row {
   const char* source;
 };
 
-bool ends_with_path(std::string_view path, std::string_view end) {
-  if (!path.ends_with(end)) return false;
-  return path.size() == end.size() || path[path.size() - end.size() - 1] == '/';
-}
-
 bool is_called(Dwarf_Die function, const std::string& name) {
   const char* own = dwarf_diename(&function);
   return own != nullptr && name == own;
@@ -81,6 +76,11 @@ Error no_such_line(const std::string& file, int line, int after) {
 }
 
 }  // namespace
+
+bool ends_with_path(std::string_view path, std::string_view end) {
+  if (!path.ends_with(end)) return false;
+  return path.size() == end.size() || path[path.size() - end.size() - 1] == '/';
+}
 
 Result<CodeLine> DebugInfo::declaration_of(const std::string& function) const {
   struct Wanted {

@@ -406,10 +406,6 @@ bool is_source(std::string_view name) {
   return std::ranges::any_of(kEnds, [name](std::string_view end) { return name.ends_with(end); });
 }
 
-bool ends_with_path(std::string_view path, std::string_view end) {
-  return path.ends_with(end) && (path.size() == end.size() || path[path.size() - end.size() - 1] == '/');
-}
-
 }  // namespace
 
 std::string take_source(std::string& symbol) {
@@ -436,8 +432,8 @@ Result<LocationResolver::Specs> LocationResolver::of_source(const ProbeSpec& spe
   for (ProbeSpec& one : all) {
     const auto lines = (*debug)->lines_of(one.place.found ? one.place.found->address : 0);
     if (!lines) return refuse(lines.error());
-    const bool is_of_source =
-        std::ranges::any_of(*lines, [&](const dwarf::CodeLine& line) { return ends_with_path(line.file, source_); });
+    const bool is_of_source = std::ranges::any_of(
+        *lines, [&](const dwarf::CodeLine& line) { return dwarf::ends_with_path(line.file, source_); });
     if (is_of_source)
       found.push_back(std::move(one));
     else if (!lines->empty())

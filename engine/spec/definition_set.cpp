@@ -358,8 +358,9 @@ Status DefinitionSet::remove(std::string_view line) {
 }
 
 void DefinitionSet::control(const EventControls& controls) {
-  for (const std::string& key :
-       std::set<std::string>(last_defined_.begin(), last_defined_.end())) {  // once for several places
+  // An event of several places has been defined as often.
+  const std::set<std::string> keys(last_defined_.begin(), last_defined_.end());
+  for (const std::string& key : keys) {
     const auto event = events_.find(key);
     if (event == events_.end()) continue;
     EventControls& now = event->second.controls;
