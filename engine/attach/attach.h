@@ -2,7 +2,7 @@
 // Brings the agent into a running process, and undoes that.
 #pragma once
 
-#include <cerrno>
+#include <chrono>
 
 #include "engine/inject/seccomp.h"
 #include "engine/process/agent_image.h"
@@ -40,7 +40,7 @@ Result<Block> attach_agent(target::StoppedProcess& process, const Result<FoundAg
 
 // The opposite: text, dispositions, masks and alternate stacks are the program's own again, the area is unmapped; agent, block,
 // islands and stacks stay for the next session. On an Error the text is the program's again if that was possible at all, and
-// the agent goes on passing signals to the program.
-Status give_back(pid_t pid);
+// the agent goes on passing signals to the program. `patience`: as StoppedProcess::hold() has it.
+Status give_back(pid_t pid, std::chrono::milliseconds patience = target::StoppedProcess::kPatience);
 
 }  // namespace uprobe::control

@@ -265,9 +265,9 @@ bool is_at(StoppedProcess& process, const FoundAgent& found) {
 }  // namespace
 
 // Finds the agent while the process runs. If the process has called execve since then, it has another agent, or none.
-Status give_back(pid_t pid) {
+Status give_back(pid_t pid, std::chrono::milliseconds patience) {
   auto found = find_agent(pid);
-  auto process = StoppedProcess::hold(pid);
+  auto process = StoppedProcess::hold(pid, patience);
   if (!process) return process.error();
   if (!found || !is_at(**process, *found)) found = find_agent(pid);
   if (!found) return found.error();

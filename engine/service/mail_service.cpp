@@ -514,13 +514,27 @@ Status MailService::let_go(Request& request, pid_t pid) {
   return uninstall_handlers(target, *block);
 }
 
+namespace {
+
+// Whether no thread of the process stands in the agent any more, or at least no probe is left. A debugger that steps a thread out of
+// the agent would leave it a trap flag: the kernel takes that for the program's own after each iretq and popf that is stepped.
+bool leave_alone(pid_t pid) {
+  constexpr auto kPatience = 200ms;
+  Status given = ok();
+  start_signal_masked_thread([&] { given = give_back(pid, kPatience); }, {SIGCHLD}).join();  // as in disarm_running()
+  if (given) return true;
+  const auto block = find_block(pid);
+  return block && disarm_running(pid, *block);
+}
+
+}  // namespace
+
 Status MailService::let_go_of_other(const Request& request, const Requester& requester) {
   const pid_t pid = process_called(area_, requester, static_cast<pid_t>(request.slot.path));
   // A request to leave a process alone must not be a way to hide it from the tool. The kernel will refuse the call as well.
   if (pid == 0 || !may_trace(requester.pid, pid)) return ok();
-  const auto block = find_block(pid);
   generated_.let_go(pid);
-  if (block && disarm_running(pid, *block)) note_left(pid);
+  if (leave_alone(pid)) note_left(pid);
   return ok();
 }
 

@@ -126,6 +126,22 @@ class OfEachTier(HostileCase):
                 self.assertIn(b"r_outer", seen.stderr)
                 self.assertIn(b"is traced by another of the traced programs", seen.stderr)
 
+    def test_a_debugger_in_the_tree_steps_and_lets_go(self):
+        """At whatever instruction: nothing of a hit is left in its children, which see no signal of the agent."""
+        program = self.compile("steps_and_lets_go", "")
+        listing = subprocess.check_output(["objdump", "-d", "--no-show-raw-insn", program], text=True)
+        addresses = []
+        for function in ("scramble", "mix", "work", "main"):
+            body = re.search(rf"^\w+ <{function}>:\n(.+?)\n\n", listing, re.M | re.S)
+            addresses += re.findall(r"^ *(\w+):", body[1], re.M) if body else []
+        listed = self.write("list", "".join(f"p {program}:0x{at} %ax +0(%di):u64\n" for at in addresses))
+        for tier in ("auto", "int3"):
+            with self.subTest(tier=tier):
+                seen = harness.run([harness.tool(), f"--tier={tier}", "--skip-refused", "-o", self.path("trace"), "-i", listed, "--",
+                                    program], timeout=SECONDS)
+                self.assertEqual((seen.returncode, seen.stdout), (0, b"0 have not gone on, 0 signals\n"), seen.stderr[:2000])
+                self.assertIn(b"is traced by another of the traced programs", seen.stderr)
+
     def test_signals_at_the_end_under_preload(self):
         """They come while the library waits for its helper, and wait until it is done."""
         for how in ("", "musl"):

@@ -35,11 +35,23 @@
         .set    RESUME_NESTED, 2
         .set    SIGRETURN_NESTED, 3
 
+// The application's AC would make unaligned stores fault, its NT would break iretq. A popf is made only where one of them is set: a
+// debugger that steps over one leaves the trap flag to the program (is_setting_trap_flag() in the kernel's step.c), unless the popf
+// clears it. The kernel enters a handler without a trap flag, so it is never the program's.
+        .macro CLEAR_FLAGS
+        pushfq
+        testl   $0x44000, (%rsp)
+        leaq    8(%rsp), %rsp
+        jz      9f
+        pushfq
+        andl    $~0x44100, (%rsp)
+        popfq
+9:
+        .endm
+
         .macro HANDLER name, function
         ENTRY \name
-        pushfq                          # the application's AC would make unaligned stores fault, its NT would break iretq
-        andl    $~0x44000, (%rsp)
-        popfq
+        CLEAR_FLAGS
         pushq   %rdi
         pushq   %rsi
         pushq   %rdx
@@ -167,6 +179,7 @@ enter_frame:
         andl    $0x44000, %ecx
         jz      2f
         pushfq
+        andl    $~0x100, (%rsp)         # a debugger's, as in CLEAR_FLAGS
         orl     %ecx, (%rsp)
         popfq
 2:      movq    %rdx, %rsp
@@ -196,9 +209,7 @@ enter_frame:
         testq   %r9, %r9
         cmovneq %r9, %rsp
         andq    $-16, %rsp
-        pushfq
-        andl    $~0x44000, (%rsp)
-        popfq
+        CLEAR_FLAGS
         pushq   %r9
         pushq   %r9
         call    uprobe_stack_signal     # (new frame, frame, handler, pending word)
