@@ -93,7 +93,8 @@ INSTANTIATE_TEST_SUITE_P(All, WindowForms,
                              // dec %eax; jmp -2, to the first: another hit
                              Row{"ff c8 eb fc", "ff c8 e9 f9 ff f7 ff"},
                              // push %rax; call +0x100: the return address is the original one
-                             Row{"50 e8 00 01 00 00", "50 ff 35 05 00 00 00 e9 fa 00 f8 ff 06 00 10 00 00 00 00 00"},
+                             Row{"50 e8 00 01 00 00",
+                                 "50 ff 35 09 00 00 00 e9 fa 00 f8 ff cc cc cc cc 06 00 10 00 00 00 00 00 cc cc cc"},
                              // nop; jrcxz +0x10; nop; nop
                              Row{"90 e3 10 90 90", "90 e3 05 e9 05 00 00 00 e9 06 00 f8 ff 90 90 e9 f1 ff f7 ff"}));
 

@@ -35,10 +35,17 @@ class Emitter {
     byte(0xe9);
     distance(target);
   }
-  // push qword ptr [rip + literal], the literal standing `skip` bytes after the push.
+  // push qword ptr [rip + literal], where literal() follows `skip` bytes after the push. That aligns it, since a program may have set the
+  // alignment check flag, in a room of one size wherever it stands. What fills the room is never executed.
   void push_literal(unsigned skip) {
     number(0x35ff, 2);
-    number(skip, 4);
+    number(skip + to_aligned(here() + 4 + skip), 4);
+  }
+  void literal(std::uint64_t value) {
+    const unsigned before = to_aligned(here());
+    fill(before);
+    number(value, 8);
+    fill(7 - before);
   }
 
   Addr here() const { return start_ + bytes_.size(); }
@@ -47,6 +54,9 @@ class Emitter {
   std::vector<std::uint8_t> take() { return std::move(bytes_); }
 
  private:
+  static unsigned to_aligned(Addr at) { return static_cast<unsigned>(-at.value & 7); }
+  void fill(unsigned size) { bytes_.insert(bytes_.end(), size, 0xcc); }
+
   Addr start_;
   std::vector<std::uint8_t> bytes_;
   bool in_reach_ = true;

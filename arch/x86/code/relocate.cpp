@@ -85,7 +85,7 @@ void emit_call(const Job& job) {
   job.out.push_literal(kJumpBytes);
   job.mark(job.insn.target);
   job.out.jmp(job.insn.target);
-  job.out.number(job.end().value, 8);
+  job.out.literal(job.end().value);
 }
 
 // The processor leaves its return address in rcx: the lea makes the original's of it, without touching a flag or the
@@ -185,7 +185,7 @@ void emit_call_indirect(const Job& job) {
   job.out.push_literal(jump.size);
   job.mark(job.from, 8);
   emit_adjusted(job, Bytes(jump.bytes).first(jump.size), jump.disp_offset);
-  job.out.number(job.end().value, 8);
+  job.out.literal(job.end().value);
 }
 
 // The operand may lie anywhere, also in the eight bytes that the return address will overwrite: it is read by the first
@@ -211,7 +211,7 @@ void emit_call_on_stack(const Job& job) {
   job.out.number(0x8024a48d48, 8);  // lea 128(%rsp), %rsp
   job.mark(job.from, 8);
   job.out.number(0x802464ff, 4);  // jmp *-128(%rsp)
-  job.out.number(job.end().value, 8);
+  job.out.literal(job.end().value);
 }
 
 void emit(Form form, const Job& job) {
