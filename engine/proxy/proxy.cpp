@@ -93,12 +93,30 @@ struct Lane {
   std::shared_ptr<Order> order;      // the proxy's from `asked` to `done`
   std::atomic<bool> is_left{false};  // by its thread: the proxy ends
   std::atomic<bool> has_ended{false};
+  std::atomic<Clock::time_point> crowded_until{Clock::time_point::min()};
   uid_t user = 0;                      // of the last order
   std::atomic<bool> is_silent{false};  // its user is among the silent ones
   std::atomic<pid_t> pid{0};
   const pid_t tool = ::getpid();
   alignas(16) std::array<char, 65536> stack;
 };
+
+// Whether something is the case soon, for a thread that stays awake meanwhile. Where others wait for the processor each sched_yield
+// lasts as long as they may run, so that the two halves had better sleep: whom a wake reaches runs at once.
+template <class Condition>
+bool is_soon(Lane& lane, const Condition& is_the_case) {
+  constexpr int kMostLooks = 50;
+  constexpr Clock::duration kCrowded = 200us, kFor = 1s;
+  for (int looks = 0; looks < kMostLooks; ++looks) {
+    if (is_the_case()) return true;
+    const auto before = Clock::now();
+    if (before < lane.crowded_until.load(std::memory_order_relaxed)) return false;
+    ::syscall(SYS_sched_yield);
+    const auto after = Clock::now();
+    if (after - before > kCrowded) lane.crowded_until.store(after + kFor, std::memory_order_relaxed);
+  }
+  return is_the_case();
+}
 
 // ---- in the proxy
 
@@ -114,13 +132,9 @@ class ToolsDescriptors : public Place {
 };
 
 void await_order(Lane& lane, std::uint32_t last) {
-  for (int looks = 0; lane.asked.load(std::memory_order_acquire) == last; ++looks) {
-    constexpr int kAwake = 50;
-    if (looks < kAwake)
-      ::syscall(SYS_sched_yield);
-    else
-      wait_for_change(lane.asked, last, nullptr);
-  }
+  const auto has_come = [&] { return lane.asked.load(std::memory_order_acquire) != last; };
+  if (is_soon(lane, has_come)) return;
+  while (!has_come()) wait_for_change(lane.asked, last, nullptr);
 }
 
 // Signals of the tool's process group are not for it.
@@ -226,10 +240,7 @@ Clock::duration patience() {
 bool await_done(Lane& lane, const Order& order, std::uint32_t number) {
   constexpr timespec kLook{0, 10'000'000};
   const auto is_done = [&] { return lane.done.load(std::memory_order_acquire) == number; };
-  for (int looks = 0; looks < 50; ++looks) {
-    if (is_done()) return true;
-    ::sched_yield();
-  }
+  if (is_soon(lane, is_done)) return true;
   const auto allowed = patience();
   std::uint32_t steps = order.steps;
   const auto begun = Clock::now();
