@@ -6,6 +6,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "arch/code/call_patterns.h"
 #include "arch/code/scan.h"
 #include "engine/arm/barring.h"
 #include "engine/patch/patch.h"
@@ -55,6 +56,14 @@ bool may_jump(shared::PointRole role) { return role == shared::PointRole::probe 
 // The one instruction before a call has room for a jump, whatever the flow of the file is: no thread can be in its middle.
 constexpr plan::Window kBeforeCall{
     .kind = plan::WindowKind::one, .length = shared::kJumpBytes, .code_length = shared::kJumpBytes, .instructions = 1};
+
+// The agent has to make the call by which handlers return. It leaves that of musl alone (preload/returns.cpp) until a probe is there.
+shared::PointRole role_of(const PlannedPoint& point) {
+  const plan::Site& site = point.site;
+  const bool returns = point.role == shared::PointRole::probe && arch::is_system_call(site.insn) &&
+                       arch::is_signal_return(site.file->bytes(), site.offset);
+  return returns ? shared::PointRole::system_call : point.role;
+}
 
 bool is_one_page(Addr begin, std::size_t bytes) {
   constexpr std::uint64_t kPage = 4096;
@@ -394,7 +403,7 @@ void MappingArming::append(const PlannedPoint& point, std::optional<std::uint32_
   Pending pending{.point = {}, .code = point.site.insn, .planned = &point, .known = known};
   pending.point.address = mapping_.begin + (point.site.offset - mapping_.offset);
   pending.point.file_bias = pending.point.address.value - point.site.offset;
-  pending.point.role = point.role;
+  pending.point.role = role_of(point);
   pending.point.insn = point.site.insn;
   pending.point.following = bytes_following(*point.site.file, point.site.offset, mapping_);
   pending.point.following_varies =
@@ -424,7 +433,7 @@ bool MappingArming::join_pending(PlannedPoint& point) {
   point.consumers.insert(point.consumers.end(), others.begin(), others.end());
   std::stable_sort(point.consumers.begin(), point.consumers.end(),
                    [](const PlannedConsumer& a, const PlannedConsumer& b) { return a.event > b.event; });
-  point.role = same->planned->role;
+  point.role = same->point.role;
   same->planned = &point;
   return true;
 }
