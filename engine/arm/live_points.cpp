@@ -168,9 +168,15 @@ Status mend_semaphores(ArmState& state, target::Target& target, Addr at) {
   const Addr table = at + offsetof(shared::ProcessBlock, semaphores);
   RETURN_IF_ERROR(target.read(table, entries.data(), entries.size() * sizeof entries[0]));
   const auto is_let_down = [](const shared::Semaphore& entry) { return entry.address != 0 && entry.is_up == 0; };
-  if (std::ranges::none_of(entries, is_let_down)) return ok();
-  state.report.notes.insert("the tool was stopped for more than a second: process " + std::to_string(target.pid()) +
-                            " had its markers off until it went on");
+  const auto is_taken_down = [&](const shared::Semaphore& entry) {
+    std::uint16_t value = 0;
+    return entry.address != 0 && target.read(Addr{entry.address}, &value, sizeof value) && value == 0;
+  };
+  if (std::ranges::any_of(entries, is_let_down))
+    state.report.notes.insert("the tool was stopped for more than a second: process " + std::to_string(target.pid()) +
+                              " had its markers off until it went on");
+  else if (std::ranges::none_of(entries, is_taken_down))
+    return ok();
   return count_semaphores(state, target, at);
 }
 

@@ -20,7 +20,7 @@ Status remove_points(ArmState& state, target::Target& target, Addr block,
                      const std::function<bool(std::uint16_t)>& is_live);
 
 // Counts the semaphores of markers as the session wants them now. mend_semaphores: if the agent has counted some down, since this
-// process gave no sign of life for a second.
+// process gave no sign of life for a second; or if one is 0 again: a kernel uprobe that leaves takes down what the tool has put up.
 Status count_semaphores(ArmState& state, target::Target& target, Addr block);
 Status mend_semaphores(ArmState& state, target::Target& target, Addr block);
 

@@ -3,6 +3,7 @@
 some of each; UPROBE_TEST_LONG=1 makes 200."""
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -98,6 +99,23 @@ class Ends(markers_test.Markers):
             self.assertEqual(talk.say("vh"), [0, 0])
             talk.end()
         self.turns(way)
+
+    def test_another_tool_takes_them_down(self):
+        """As the kernel does for a uprobe that it has put there after the tool: the tool counts them up again, and says nothing."""
+        talk, tool = self.attached()
+        with open(f"/proc/{talk.process.pid}/maps", encoding="ascii") as maps:
+            begin = int(next(line for line in maps if line.endswith(self.library + "\n")).split("-")[0], 16)
+        symbols = subprocess.check_output(["nm", self.library], text=True)
+        with open(f"/proc/{talk.process.pid}/mem", "r+b", buffering=0) as memory:
+            for name in ("switched_semaphore", "other_semaphore"):
+                memory.seek(begin + int(re.search(rf"^(\w+) \w {name}$", symbols, re.M)[1], 16))
+                memory.write(bytes(2))
+        harness.wait_until(lambda: talk.say("v") == [UP], "the semaphores to be up again")
+        self.assertEqual(talk.say("h"), [1])
+        tool.send_signal(signal.SIGINT)
+        self.assertEqual(tool.communicate(timeout=harness.TIMEOUT)[1], b"")
+        self.assertEqual(talk.say("vh"), [0, 0])
+        talk.end()
 
     def test_killed(self):
         """The first hit tells: it is still recorded, or lost, and is the last for which the program makes arguments."""
