@@ -275,6 +275,11 @@ bool CommandReader::option_of_probe(const std::string& word) {
   if (name == "-F" || name == "--funcs") return add_look({"-l"}), true;
   if (name == "-L" || name == "--line") return add_look({"--lines=" + value_of(word, name)}), true;
   if (name == "-V" || name == "--vars") return add_look({"--vars=" + value_of(word, name)}), true;
+  if (name == "-n" || name == "--dry-run") return options_.push_back("--dry-run"), has_process_ = true;
+  if (name == "-D" || name == "--definition") {
+    add_look({"--dry-run"});
+    return add_probe(value_of(word, name)), true;
+  }
   if (name == "-l" || name == "--list") return add_look({"--control", "SESSION", "--list"}), true;
   if (name == "-d" || name == "--del")
     return add_look({"--control", "SESSION", "--remove=" + value_of(word, name)}), true;
@@ -467,7 +472,9 @@ void CommandReader::program() {
     if (command_of_tool(word)) return;
     if (const auto meant = meaning_of_unknown(word); meant && word.find(':') != std::string::npos)
       return add_meant(*meant);
-    if (is_foreign_tool(word)) return is_foreign_ = true, tool_ = word, void();
+    constexpr std::string_view kDebians = "-bpfcc";  // of the names of bcc's tools
+    const std::string tool = word.ends_with(kDebians) ? word.substr(0, word.size() - kDebians.size()) : word;
+    if (is_foreign_tool(tool)) return is_foreign_ = true, tool_ = tool, void();
     if (!is_program_(word)) return add_probe(word);
   }
   program_.push_back(word);

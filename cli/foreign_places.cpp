@@ -29,6 +29,8 @@ std::string place_of_bpftrace(std::string_view text) {
   const bool is_short = (kind == "u" || kind == "ur") && has_object;
   if (kind != "uprobe" && kind != "uretprobe" && !is_short) return {};
   std::string name(trimmed(place));
+  constexpr std::string_view kLanguage = ":cpp:\"";  // the language of a name in quotes
+  if (const std::size_t at = name.find(kLanguage); at != std::string::npos) name.replace(at, kLanguage.size(), ":\"");
   std::erase(name, '"');
   return kind.starts_with("ur") ? spec::at_return(name) : name;
 }
@@ -77,6 +79,14 @@ bool keeps_time(std::string_view action) {
   return action.find("= nsecs") != std::string_view::npos && action.find("hist(") == std::string_view::npos;
 }
 
+// What is counted, with the clause's filter.
+std::string filtered(const std::string& fetch, std::string_view rest) {
+  rest = trimmed(rest);
+  const std::size_t end = rest.starts_with('/') ? rest.find('/', 1) : std::string_view::npos;
+  const std::string filter = end == std::string_view::npos ? std::string() : filter_of(rest.substr(1, end - 1));
+  return filter.find(fetch) == std::string::npos ? fetch + filter : filter;
+}
+
 // bpftrace: places with commas between them, perhaps with "/FILTER/" and "{ ACTION }"; several such clauses.
 std::optional<Meant> of_bpftrace(std::string_view text) {
   Meant meant;
@@ -87,7 +97,7 @@ std::optional<Meant> of_bpftrace(std::string_view text) {
     const Counted counted = counted_by(rest);
     if (!counted.trigger.empty()) meant.trigger = counted.trigger;
     for (const std::string& place : keeps_time(rest) ? Places() : places_of_bpftrace(text.substr(0, head)))
-      meant.places.push_back(place + (counted.fetch.empty() ? records_of(rest) : counted.fetch));
+      meant.places.push_back(place + (counted.fetch.empty() ? records_of(rest) : filtered(counted.fetch, rest)));
     if (!rest.empty()) meant.problem = "a filter and an action are bpftrace's: a definition says what is recorded";
     text.remove_prefix(std::min(close + 1, text.size()));
   }
@@ -205,7 +215,8 @@ std::optional<Meant> of_gdb(std::string_view text) {
   if (command == "watch" || command == "rwatch" || command == "awatch")
     return Meant{.places = {}, .problem = "watchpoints are not known: places of code can be probed"};
   if (std::find(kCommands.begin(), kCommands.end(), command) == kCommands.end()) return {};
-  if (rest.starts_with("*0x")) rest.remove_prefix(1);
+  if (rest.starts_with('*') && rest.find('*', 1) == std::string_view::npos)
+    rest.remove_prefix(1);  // "*main+4", "*0x1139"
   rest = rest.substr(0, rest.find(" thread "));
   constexpr std::string_view kCondition = " if ";
   std::string place(rest);

@@ -226,6 +226,10 @@ std::optional<Meant> of_dtrace(std::string_view text) {
 std::optional<Meant> of_systemtap(std::string_view text) {
   text = trimmed(text);
   if (text.starts_with("probe ")) text = trimmed(text.substr(6));
+  for (const std::string_view of_run : {"begin", "end", "error"})  // of the run of a script
+    if (const auto rest = trimmed(text.substr(std::min(of_run.size(), text.size())));
+        text.starts_with(of_run) && rest.starts_with('{') && rest.find('}') != std::string_view::npos)
+      return of_systemtap(rest.substr(rest.find('}') + 1));
   const bool is_process = text.starts_with("process(\"") || text.starts_with("process.function(\"") ||
                           text.starts_with("process.mark(\"") || text.starts_with("process.begin") ||
                           text.starts_with("process.end") || text.starts_with("process.provider(\"") ||

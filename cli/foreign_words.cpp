@@ -7,6 +7,8 @@
 namespace uprobe::cli {
 namespace {
 
+constexpr std::string_view kCondition = " if ";
+
 bool is_decimal(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
 }  // namespace
@@ -83,16 +85,29 @@ std::string filter_of(std::string_view condition) {
   constexpr std::string_view kPid = "pid == ";
   if (condition.starts_with(kPid) && is_decimal_number(condition.substr(kPid.size())))
     return " if common_" + std::string(condition);
-  const bool is_plain = std::all_of(condition.begin(), condition.end(), [](char c) {
+  // "str(arg0)" is the text that arg0 points to.
+  std::string plain(condition), fetches;
+  for (std::size_t at = 0; (at = plain.find("str(arg", at)) != std::string::npos;) {
+    const std::string name = plain.substr(at + 4, 4);
+    if (fetch_of(name).empty() || plain.substr(at + 8, 1) != ")") return {};
+    plain.replace(at, 9, name);
+    if (const std::string text = " " + name + "=" + fetch_of(name) + ":string"; fetches.find(text) == std::string::npos)
+      fetches += text;
+  }
+  std::string unquoted;
+  for (std::size_t at = 0; at < plain.size(); ++at) {
+    if (plain[at] == '"') at = std::min(plain.find('"', at + 1), plain.size() - 1);
+    if (plain[at] != '"') unquoted += plain[at];
+  }
+  const bool is_plain = std::all_of(unquoted.begin(), unquoted.end(), [](char c) {
     return is_word(c) || std::string_view(" =!<>&|()").find(c) != std::string_view::npos;
   });
-  std::string fetches;
-  for (const std::string& name : names_in(condition)) {
+  for (const std::string& name : names_in(unquoted)) {
     const std::string fetch = fetch_of(name);
     if (fetch.empty()) return {};
-    fetches += " " + name + "=" + fetch;
+    if (fetches.find(" " + name + "=") == std::string::npos) fetches += " " + name + "=" + fetch;
   }
-  return is_plain && !fetches.empty() ? fetches + " if " + std::string(trimmed(condition)) : std::string();
+  return is_plain && !fetches.empty() ? fetches + std::string(kCondition) + std::string(trimmed(plain)) : std::string();
 }
 
 std::string records_of(std::string_view rest) {
@@ -100,8 +115,17 @@ std::string records_of(std::string_view rest) {
   if (!rest.starts_with('/')) return fetches_in(rest);
   const std::size_t end = std::min(rest.find('/', 1), rest.size());
   std::string filter = filter_of(rest.substr(1, end - 1));
+  const std::string more = fetches_in(rest.substr(end));
   if (filter.empty()) return fetches_in(rest);
-  return filter;
+  std::string before = filter.substr(0, filter.find(kCondition));
+  for (std::size_t at = 0; at < more.size();) {  // each begins with a blank
+    const std::size_t next = std::min(more.find(' ', at + 1), more.size());
+    const std::string fetch = more.substr(at + 1, next - at - 1), value = fetch.substr(0, fetch.find(':'));
+    if ((before + " ").find("=" + value + " ") == std::string::npos && before.find("=" + fetch) == std::string::npos)
+      before += " " + fetch;
+    at = next;
+  }
+  return before + filter.substr(filter.find(kCondition));
 }
 
 std::string glob_of(std::string_view expression) {

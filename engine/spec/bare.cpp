@@ -125,6 +125,13 @@ Command words_of(std::string_view line) {
   return {line, found.begin, found.end, found.rest};
 }
 
+// A word of C that is a type, and no name.
+bool is_type_of_c(std::string_view word) {
+  static constexpr std::array<std::string_view, 11> kTypes = {"void",     "char",  "short",  "int",  "long", "signed",
+                                                              "unsigned", "float", "double", "bool", "_Bool"};
+  return std::find(kTypes.begin(), kTypes.end(), word) != kTypes.end();
+}
+
 // The names in the parentheses at the symbol's end, each perhaps with a type; nothing if there are none, or other things.
 std::optional<std::vector<std::string_view>> parameter_names(std::string_view symbol) {
   const std::size_t open = symbol.find('(');
@@ -136,7 +143,7 @@ std::optional<std::vector<std::string_view>> parameter_names(std::string_view sy
     std::string_view name = inside.substr(0, comma);
     while (!name.empty() && is_blank(name.front())) name.remove_prefix(1);
     while (!name.empty() && is_blank(name.back())) name.remove_suffix(1);
-    if (!is_identifier(name.substr(0, name.find(':')))) return {};
+    if (!is_identifier(name.substr(0, name.find(':'))) || is_type_of_c(name)) return {};
     names.push_back(name);
     more = comma != std::string_view::npos;
     if (more) inside.remove_prefix(comma + 1);

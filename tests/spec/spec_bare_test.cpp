@@ -125,7 +125,8 @@ TEST(BarePlace, NamesOfArguments) {
   EXPECT_EQ(names("libc:write(fd, buf, n:u32) x=%di"), "write fd=$arg1 buf=$arg2 n=$arg3:u32");
   EXPECT_EQ(names("malloc()"), "malloc");
   EXPECT_EQ(names("malloc(size)%return"), "malloc size=$entry_arg1");
-  for (const char* line : {"malloc", "f(int, int)", "f(char*)", "f(a, b, c, d, e, f, g)", "main.(*T).f", "f(1)", "f(a"})
+  for (const char* line : {"malloc", "f(int, int)", "f(int)", "f(void)", "f(char*)", "f(a, b, c, d, e, f, g)",
+                           "main.(*T).f", "f(1)", "f(a"})
     EXPECT_EQ(names(line), "-") << line;
 }
 
