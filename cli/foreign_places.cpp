@@ -226,12 +226,6 @@ std::optional<Meant> of_gdb(std::string_view text) {
   return Meant{.places = {with_fields(place)}, .problem = {}};
 }
 
-bool is_source(std::string_view name) {
-  for (const std::string_view end : {".c", ".cc", ".cpp", ".cxx", ".h", ".rs", ".go"})
-    if (name.ends_with(end)) return true;
-  return false;
-}
-
 // "libc" of "libc.so*" and of "libc*"; a name without a pattern as it is.
 std::string object_of(std::string_view name) {
   const std::size_t pattern = name.find_first_of("*?");
@@ -246,7 +240,7 @@ std::optional<Meant> of_function_at(std::string_view text) {
   const std::string_view name = at == 0 ? "*" : text.substr(0, at), object = text.substr(at + 1, blank - at - 1);
   const std::string rest(text.substr(blank));
   if (object == "MAIN") return Meant{{std::string(name) + rest}, {}};
-  if (is_source(object)) return Meant{{std::string(text)}, {}};
+  if (spec::is_source_name(object)) return Meant{{std::string(text)}, {}};
   const bool is_path = object.find('/') != std::string_view::npos;
   if (!is_path && object.find(".so") == std::string_view::npos && !object.starts_with("lib")) return {};
   return Meant{{(is_path ? std::string(object) : object_of(object)) + ":" + std::string(name) + rest}, {}};

@@ -8,6 +8,7 @@
 
 #include "cli/foreign_words.h"
 #include "engine/spec/bare.h"
+#include "engine/spec/place.h"
 
 namespace uprobe::cli {
 namespace {
@@ -56,12 +57,10 @@ std::optional<Meant> of_library(std::string_view text) {
 }
 
 std::optional<Meant> of_source(std::string_view text) {
-  static constexpr std::array<std::string_view, 6> kEnds = {".c", ".cc", ".cpp", ".cxx", ".rs", ".go"};
-  const bool is_source = std::any_of(kEnds.begin(), kEnds.end(), [&](std::string_view end) {
-    return text.ends_with(end) || text.ends_with(std::string(end) + ":");
-  });
+  const bool is_complete = !text.ends_with(':');
+  const bool is_source = spec::is_source_name(is_complete ? text : text.substr(0, text.size() - 1));
   if (!is_source || text.find(' ') != std::string_view::npos) return {};
-  return as_place(std::string(text) + (text.ends_with(':') ? "LINE" : ":LINE"));
+  return as_place(std::string(text) + (is_complete ? ":LINE" : "LINE"));
 }
 
 // The kernel's function of a system call: libc's makes it.

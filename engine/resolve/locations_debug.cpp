@@ -14,6 +14,7 @@
 #include "engine/spec/messages.h"
 #include "engine/spec/name.h"
 #include "engine/spec/parse.h"
+#include "engine/spec/place.h"
 #include "engine/spec/words_2009.h"
 
 namespace uprobe {
@@ -401,16 +402,11 @@ namespace {
 
 constexpr std::size_t kMostFunctions = 64;  // whose lines are looked through
 
-bool is_source(std::string_view name) {
-  constexpr std::array<std::string_view, 8> kEnds = {".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".rs", ".go"};
-  return std::ranges::any_of(kEnds, [name](std::string_view end) { return name.ends_with(end); });
-}
-
 }  // namespace
 
 std::string take_source(std::string& symbol) {
   const std::size_t at = symbol.rfind('@');
-  if (at == std::string::npos || at == 0 || !is_source(std::string_view(symbol).substr(at + 1))) return {};
+  if (at == std::string::npos || at == 0 || !spec::is_source_name(std::string_view(symbol).substr(at + 1))) return {};
   std::string source = symbol.substr(at + 1);
   symbol.resize(at);
   return source;

@@ -17,16 +17,6 @@
 namespace uprobe::spec {
 namespace {
 
-// The endings of source files: "prog.c:42" is a line, "ld.bfd:42" an offset.
-bool is_source_name(std::string_view name) {
-  static constexpr std::string_view kEndings[] = {"c",   "cc",  "cpp", "cxx", "c++", "C",  "h",  "hh",
-                                                  "hpp", "hxx", "inc", "s",   "S",   "rs", "go", "d",
-                                                  "f",   "f90", "m",   "mm",  "y",   "l",  "zig"};
-  const std::size_t dot = name.rfind('.');
-  return dot != std::string_view::npos &&
-         std::find(std::begin(kEndings), std::end(kEndings), name.substr(dot + 1)) != std::end(kEndings);
-}
-
 class PlaceParser {
  public:
   PlaceParser(const Command& command, const ParseOptions& options)
@@ -306,6 +296,15 @@ Status PlaceParser::read_symbol() {
 }
 
 }  // namespace
+
+bool is_source_name(std::string_view name) {
+  static constexpr std::string_view kEndings[] = {"c",   "cc",  "cpp", "cxx", "c++", "C",  "h",  "hh",
+                                                  "hpp", "hxx", "inc", "s",   "S",   "rs", "go", "d",
+                                                  "f",   "f90", "m",   "mm",  "y",   "l",  "zig"};
+  const std::size_t dot = name.rfind('.');
+  return dot != std::string_view::npos &&
+         std::find(std::begin(kEndings), std::end(kEndings), name.substr(dot + 1)) != std::end(kEndings);
+}
 
 Result<ParsedPlace> parse_place(const Command& command, const ParseOptions& options) {
   return PlaceParser(command, options).parse();

@@ -22,6 +22,9 @@ inline constexpr std::string_view kMark = "mark";
 inline constexpr std::string_view kReturn = "%return";
 inline constexpr std::string_view kOperator = "operator";  // no sign or bracket in such a name ends it
 
+// Whether a file of this name is source code: "prog.c:42" is a line, "ld.bfd:42" an offset.
+bool is_source_name(std::string_view name);
+
 struct ParsedPlace {
   Place place;
   bool is_return = false;  // has %return
