@@ -316,7 +316,6 @@ SAYS = [
     ("trace 'p:c:open \"%s %x\", arg1, arg2' {demo}", "uprobe-run -p 'c:open $arg1:string $arg2' {demo}", "open"),
     ("argdist -H 'p:c:malloc(size_t size):size_t:size' {demo}", "uprobe-run -p 'c:malloc(size)' {demo}", "malloc"),
     ("trace-bpfcc 'c:malloc \"%d\", arg1' {demo}", "uprobe-run -p 'c:malloc $arg1' {demo}", "malloc"),
-    ("funccount-bpfcc -p {pid} c:malloc", "uprobe-run -P {pid} -p c:malloc", "malloc"),
     # strace, ltrace, gdb
     ("gdb {demo} -ex 'break greet'", "uprobe-run -p greet {demo}", "greet"),
     ("perf probe -x libc.so.6 malloc -- {demo}", "uprobe-run -p libc.so.6:malloc {demo}", "malloc"),
@@ -335,7 +334,6 @@ SAYS = [
      "uprobe-run -p '{demo}:greet arg1=$arg2 if common_pid == 1' --trigger=hist:keys=arg1.log2 {demo}", None),
     ("-e 'uprobe:{demo}:cpp:\"greet\" {{ f(); }}' {demo}", "uprobe-run -p {demo}:greet {demo}", "greet"),
     ("perf probe -x {demo} -D greet", "uprobe-run -x {demo} --dry-run -p greet", None),
-    ("perf probe -x {demo} -n greet", "uprobe-run -x {demo} --dry-run -p greet", None),
     ("stap -e 'probe begin {{ f() }} probe process(\"{demo}\").function(\"greet\") {{ println($n) }}' -c {demo}",
      "uprobe-run -p '{demo}:greet n' {demo}", "greet"),
     ("-p 'greet(int)' {demo}", "-p greet", None),
