@@ -187,13 +187,13 @@ u32 index_of(const ProcessBlock& block, const Point& point);
 const shared::Undo& undo_of(const ProcessBlock& block, const Point& point);
 
 // mail.cpp. Sends a request to the tool and executes the system calls that the tool commands, until it is done. Bounded. False:
-// the tool has not served it.
+// the tool has not served it. `answer`: what the tool has left in place of the path then.
 struct Request {
   shared::MailKind kind;
   u32 tid;
   u64 path, folder;  // see MailSlot
 };
-bool ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request);
+bool ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request, u64* answer = nullptr);
 
 // How the two sides wake each other, and how long the agent waits.
 struct Line {

@@ -256,7 +256,7 @@ bool converse(const Line& line, MailSlot& slot, u32 number) {
 }
 
 // Not under a filter that came later: it may forbid the waiting, and whatever the tool has the thread do.
-bool ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request) {
+bool ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request, u64* answer) {
   if ((__atomic_load_n(&block.flags, __ATOMIC_RELAXED) & shared::kBlockFilteredLater) != 0) return false;
   learn_rseq(block);  // the first request comes when libc has set up the thread
   if (area == nullptr || !is_answered(block, area)) return false;
@@ -284,6 +284,7 @@ bool ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request) {
     return !(is_refused = refusals.are_enough()) && !is_over(area);
   });
   if (!is_done && !is_refused && !is_over(area)) give_up(block, area);
+  if (is_done && answer != nullptr) *answer = slot->path;
   free_slot(box, *slot);
   return is_done;
 }

@@ -80,7 +80,7 @@ bool sees_return(const ProcessBlock& block, u64 restorer) {
 
 // Not under a debugger: it would be shown the faults.
 void lead_back(ProcessBlock& block, HandlerFrame& whole) {
-  if (__atomic_load_n(&block.left, __ATOMIC_RELAXED) != 0 || !segv_is_open(block, whole.context)) return;
+  if (__atomic_load_n(&block.left, __ATOMIC_RELAXED) == shared::kLeft || !segv_is_open(block, whole.context)) return;
   if (!can_lead_back(block, whole.restorer)) return;
   own_restorer(whole.context) = whole.restorer;
   whole.restorer = as_word(uprobe_visible_restorer);

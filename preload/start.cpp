@@ -29,6 +29,18 @@ bool has_probes(char** environment) {
   return is_set(variable(environment, "UPROBE_PROBES=")) || is_set(variable(environment, "UPROBE_PROBES_FILE="));
 }
 
+// Valgrind, which loads libraries of its own beside this one, would not pass breakpoints on.
+bool is_translated(char** environment) {
+  constexpr char kOwn[] = "/vgpreload_";
+  const char* libraries = variable(environment, "LD_PRELOAD=");
+  for (; libraries != nullptr && *libraries != 0; ++libraries) {
+    u32 same = 0;
+    while (kOwn[same] != 0 && libraries[same] == kOwn[same]) ++same;
+    if (kOwn[same] == 0) return true;
+  }
+  return false;
+}
+
 // Whether the tool already traces the process: its session brought the agent in at execve, before the first instruction.
 bool is_traced() {
   shared::KernelSigaction action{};
@@ -89,6 +101,7 @@ void uprobe_init(uprobe::agent::i64 argc, char** argv, char** envp) {
   if (!has_probes(environment)) return tell_unknown_variable(environment);
   if (!is_safe_here()) return complain("a seccomp filter kills for what would have to be done", 0);
   if (is_traced()) return;
+  if (is_translated(environment)) return complain("valgrind executes this program in translation", 0);
   if (is_debugged()) return complain("a debugger traces this program", 0);
   // Resolvers that the agent runs for the tool may hit probes: kOurSignals stay open.
   const u64 blocked = set_mask(~uprobe::shared::kOurSignals);

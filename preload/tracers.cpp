@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Debuggers in the traced tree. A tracer sees the SIGTRAP of the agent's breakpoints first, takes it for one of its own, and
 // the thread goes on after the first byte of an instruction. So a process that is about to be traced gets its text back first,
-// for good: the tool removes the breakpoints, and programs that the process starts later run unprobed as well.
+// for good: the tool removes the breakpoints, and programs that the process starts later run unprobed as well. Where the tool cannot
+// do that, the tracer is told that it may not trace the process.
 //
 // The text of a child in its parent's memory (vfork) is the parent's too. Such a child calls only execve, so the agent puts its
 // request to be traced off until then, and no breakpoint lies between the two. A parent that does not stop in that time
@@ -19,7 +20,7 @@ namespace {
 constexpr u64 kTraceme = 0, kAttach = 16, kSeize = 0x4206;  // uapi/linux/ptrace.h
 constexpr long kNotPermitted = -1;                          // EPERM, as for a process that is traced already
 
-bool has_left(const ProcessBlock& block) { return __atomic_load_n(&block.left, __ATOMIC_ACQUIRE) != 0; }
+bool has_left(const ProcessBlock& block) { return __atomic_load_n(&block.left, __ATOMIC_ACQUIRE) == shared::kLeft; }
 
 // A session that has ended removes its breakpoints from one process after the other: this one's turn comes without a request.
 void await_end_of_session(const ProcessBlock& block) {
@@ -31,8 +32,11 @@ void await_end_of_session(const ProcessBlock& block) {
   }
 }
 
-void ask_to_leave(ProcessBlock& block, shared::MailKind kind, u64 argument) {
-  ask_tool(block, session_area(block, 0), {kind, thread_id(block, true), argument, 0});
+// False: the tool has refused.
+bool ask_to_leave(ProcessBlock& block, shared::MailKind kind, u64 argument) {
+  u64 answer = 0;
+  ask_tool(block, session_area(block, 0), {kind, thread_id(block, true), argument, 0}, &answer);
+  return answer != shared::kMayNotTrace;
 }
 
 // False: the breakpoints stand, since the tool did not answer. The agent's handlers stay if the parent uses them too, or if a
@@ -72,8 +76,9 @@ long be_traced(ProcessBlock& block, const SignalFrame& frame) {
 }  // namespace
 
 bool call_ptrace(ProcessBlock& block, const SignalFrame& frame, long& result) {
-  if (call_argument(frame, 0) == kAttach || call_argument(frame, 0) == kSeize)
-    ask_to_leave(block, shared::MailKind::leave_one, call_argument(frame, 1));
+  const bool attaches = call_argument(frame, 0) == kAttach || call_argument(frame, 0) == kSeize;
+  if (attaches && !ask_to_leave(block, shared::MailKind::leave_one, call_argument(frame, 1)))
+    return result = kNotPermitted, true;
   if (call_argument(frame, 0) != kTraceme) return false;
   result = be_traced(block, frame);
   return true;

@@ -37,14 +37,19 @@ Status AgentCalls::ask_thread(const target::StoppedProcess::Thread& thread, shar
   return ask(order);
 }
 
-shared::ThreadEntry entry_of(target::StoppedProcess& process, Block& block, std::uint64_t thread_pointer) {
+std::vector<shared::ThreadEntry> thread_entries(target::Target& process, const Block& block) {
+  std::vector<shared::ThreadEntry> entries(shared::kThreadEntries);
+  const Addr at = block.address() + block.head().thread_offset;
+  if (!process.read(at, entries.data(), entries.size() * sizeof entries[0])) entries.clear();
+  return entries;
+}
+
+shared::ThreadEntry entry_in(const std::vector<shared::ThreadEntry>& entries, std::uint64_t thread_pointer) {
   const std::uint32_t mask = shared::kThreadEntries - 1;
   std::uint32_t slot = shared::hash_slot(thread_pointer, 12);
-  for (std::uint32_t i = 0; i <= mask; ++i, slot = (slot + 1) & mask) {
-    shared::ThreadEntry entry{};
-    const Addr at = block.address() + block.head().thread_offset + slot * sizeof entry;
-    if (!process.read(at, &entry, sizeof entry) || entry.thread == 0) break;
-    if (entry.thread == thread_pointer) return entry;
+  for (std::uint32_t i = 0; i <= mask && entries.size() > mask; ++i, slot = (slot + 1) & mask) {
+    if (entries[slot].thread == thread_pointer) return entries[slot];
+    if (entries[slot].thread == 0) break;
   }
   return {};
 }

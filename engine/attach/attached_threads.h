@@ -2,6 +2,8 @@
 // Exchanges facts between the threads of a stopped process and the agent. Internal to attach.cpp and give_back.cpp.
 #pragma once
 
+#include <vector>
+
 #include "engine/process/agent_image.h"
 #include "engine/process/block.h"
 #include "engine/process/mapped_memory.h"
@@ -33,7 +35,9 @@ class AgentCalls {
 bool has_control_block(target::StoppedProcess& process, const target::StoppedProcess::Thread& thread,
                        std::int32_t tid_offset);
 
-// The agent's entry for the thread with this thread pointer; all 0: there is none.
-shared::ThreadEntry entry_of(target::StoppedProcess& process, Block& block, std::uint64_t thread_pointer);
+// The agent's entries, as they are now; empty where they cannot be read. entry_in: that for the thread with this thread pointer; all
+// 0: there is none.
+std::vector<shared::ThreadEntry> thread_entries(target::Target& process, const Block& block);
+shared::ThreadEntry entry_in(const std::vector<shared::ThreadEntry>& entries, std::uint64_t thread_pointer);
 
 }  // namespace uprobe::control

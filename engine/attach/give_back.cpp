@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "engine/attach/attach.h"
 #include "engine/attach/attached_threads.h"
@@ -32,9 +33,10 @@ using shared::AttachStep;
 using target::StoppedProcess;
 using Thread = StoppedProcess::Thread;
 using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
 
 constexpr auto kMoment = 200us;
-constexpr int kMostMoments = 10000;  // an unanswered request to the tool takes a second
+constexpr auto kMostWaited = 10s;  // an unanswered request to the tool takes a second
 
 // Every thread is stopped, and continues by a return from the kernel, which serializes.
 class StoppedThreads : public Serializer {
@@ -44,13 +46,14 @@ class StoppedThreads : public Serializer {
 
 class GivingBack {
  public:
-  GivingBack(StoppedProcess& process, const FoundAgent& found, Block& block)
-      : process_(process), agent_(found.agent), block_(block) {}
+  GivingBack(StoppedProcess& process, const FoundAgent& found, Block& block, Clock::time_point deadline)
+      : process_(process), agent_(found.agent), block_(block), deadline_(deadline) {}
 
   Status run() {
     const Status out = take_text_back();
-    if (!may_call()) return note_left_as_it_is(out);
-    const Status given = out ? give_all() : out;
+    if (!out) return out;  // the internal points stay, and with them the agent goes on managing masks
+    if (!may_call()) return note_left_as_it_is();
+    const Status given = give_all();
     // Even if the agent goes on passing signals: it no longer knows the program's masks.
     RETURN_IF_ERROR(note_left(shared::kLeft));
     return given ? leave_session() : given;
@@ -64,10 +67,9 @@ class GivingBack {
            std::ranges::none_of(process_.threads(), is_filtered);
   }
   // The agent goes on passing signals to the program.
-  Status note_left_as_it_is(const Status& out) {
+  Status note_left_as_it_is() {
     process_.forbid_calls();
     RETURN_IF_ERROR(note_left(shared::kLeft));
-    if (!out) return out;
     return Error{.code = Code::refused,
                  .text = "has put a seccomp filter in force: its code is its own again, but the agent stays in it"};
   }
@@ -75,7 +77,13 @@ class GivingBack {
   Status give_all() {
     RETURN_IF_ERROR(drain());
     AgentCalls calls(process_, agent_);
-    for (const Thread& thread : std::vector<Thread>(process_.threads())) RETURN_IF_ERROR(give(calls, thread));
+    // What a thread has blocked counts most, should there be no time for all.
+    std::vector<Thread> threads(process_.threads());
+    std::stable_partition(threads.begin(), threads.end(), [this](const Thread& t) { return blocks_ours(t); });
+    for (const Thread& thread : threads) {
+      if (is_late()) return Error{.code = Code::refused, .text = "it has too many threads"};
+      RETURN_IF_ERROR(give(calls, thread));
+    }
     RETURN_IF_ERROR(calls.ask_process(AttachStep::give_process));
     return open_restorer();
   }
@@ -107,8 +115,9 @@ class GivingBack {
     const shared::ProcessBlock& h = block_.head();
     return ip - h.agent_text < h.agent_text_end - h.agent_text;
   }
-  shared::ThreadEntry entry_of(const Thread& thread) {
-    return control::entry_of(process_, block_, arch::thread_pointer(thread.registers));
+  bool is_late() const { return Clock::now() >= deadline_; }
+  shared::ThreadEntry entry_of(const Thread& thread) const {
+    return entry_in(entries_, arch::thread_pointer(thread.registers));
   }
   // Whether a breakpoint or fault of the thread is still pending.
   bool has_own_signal(const Thread& thread) const {
@@ -192,11 +201,13 @@ class GivingBack {
   }
 
   Status drain() {
-    for (int moments = 0; moments < kMostMoments; ++moments) {
+    std::size_t first = 0;  // those before it are at rest: none of them has run since it was looked at
+    while (!is_late()) {
+      entries_ = thread_entries(process_, block_);
       const auto& threads = process_.threads();
-      const auto busy = std::find_if(threads.begin(), threads.end(), [this](const Thread& t) { return is_busy(t); });
-      if (busy == threads.end()) return ok();
-      const Thread thread = *busy;
+      while (first < threads.size() && !is_busy(threads[first]) && !is_late()) ++first;
+      if (first == threads.size()) return ok();
+      const Thread thread = threads[first];
       if (thread.in_group_stop) return Error{.code = Code::refused, .text = "it was stopped in the middle of a hit"};
       if (waits_in_call(thread)) RETURN_IF_ERROR(call_it_off(thread));
       const bool waits = waits_for_tool(thread);
@@ -209,10 +220,13 @@ class GivingBack {
 
   // ---- the program's own state
 
-  Status give(AgentCalls& calls, const Thread& thread) {
+  bool blocks_ours(const Thread& thread) const {
     const shared::ThreadEntry entry = entry_of(thread);
     const std::uint64_t believed = entry.thread != 0 ? entry.blocked : block_.head().start_blocked;
-    if (entry.own_stack == 0 && (believed & shared::kOurSignals) == 0) return ok();
+    return (believed & shared::kOurSignals) != 0;
+  }
+  Status give(AgentCalls& calls, const Thread& thread) {
+    if (entry_of(thread).own_stack == 0 && !blocks_ours(thread)) return ok();
     AttachOrder order{.step = static_cast<std::uint32_t>(AttachStep::give_thread),
                       .has_control_block = has_control_block(process_, thread, block_.head().tid_offset) ? 1U : 0U,
                       .blocked = 0,
@@ -251,6 +265,8 @@ class GivingBack {
   StoppedProcess& process_;
   const MappedAgent& agent_;
   Block& block_;
+  const Clock::time_point deadline_;
+  std::vector<shared::ThreadEntry> entries_;
 };
 
 bool is_at(StoppedProcess& process, const FoundAgent& found) {
@@ -264,6 +280,20 @@ bool is_at(StoppedProcess& process, const FoundAgent& found) {
 
 }  // namespace
 
+bool has_blocked_signals(pid_t pid) {
+  auto files = target::ProcessFiles::open(pid);
+  const auto at = find_block(pid);
+  if (!files || !at) return false;
+  target::RunningTarget target(files.take());
+  const auto block = Block::read(target, *at);
+  if (!block) return false;
+  const std::vector<shared::ThreadEntry> entries = thread_entries(target, *block);
+  const auto blocks_ours = [](const shared::ThreadEntry& e) {
+    return e.thread != 0 && (e.blocked & shared::kOurSignals) != 0;
+  };
+  return (block->head().start_blocked & shared::kOurSignals) != 0 || std::ranges::any_of(entries, blocks_ours);
+}
+
 // Finds the agent while the process runs. If the process has called execve since then, it has another agent, or none.
 Status give_back(pid_t pid, std::chrono::milliseconds patience) {
   auto found = find_agent(pid);
@@ -275,7 +305,8 @@ Status give_back(pid_t pid, std::chrono::milliseconds patience) {
   if (!block) return block.error();
   // Refuses a parent that waits, stopped, for its child of vfork.
   RETURN_IF_ERROR(target::check_lending(pid));
-  return GivingBack(**process, *found, *block).run();
+  return GivingBack(**process, *found, *block, Clock::now() + std::min<Clock::duration>(5 * patience, kMostWaited))
+      .run();
 }
 
 }  // namespace uprobe::control

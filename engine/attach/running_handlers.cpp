@@ -136,9 +136,10 @@ class Handlers {
 // be out of date.
 Status lead_handlers_back(StoppedProcess& process, Block& block) {
   if ((block.head().flags & shared::kBlockLeadsBack) == 0 || block.head().tid_offset == 0) return ok();
+  const std::vector<shared::ThreadEntry> entries = thread_entries(process, block);
   std::vector<Thread> threads;
   for (const Thread& thread : process.threads())
-    if ((entry_of(process, block, arch::thread_pointer(thread.registers)).blocked & shared::kOurSignals) != 0)
+    if ((entry_in(entries, arch::thread_pointer(thread.registers)).blocked & shared::kOurSignals) != 0)
       threads.push_back(thread);
   const auto found = threads.empty() ? Result<FoundAgent>(Error{}) : find_agent(process.pid());
   if (!found) return ok();

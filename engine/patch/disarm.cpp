@@ -31,10 +31,8 @@ bool is_there(TextView& text, const std::vector<target::Mapping>& maps, const sh
   std::uint8_t after[shared::kMostFollowing] = {};
   if (!text.read(Addr{point.address + 1}, after, point.following_bytes) || shared::is_as_before(point, undo, after))
     return true;
-  return std::any_of(maps.begin(), maps.end(), [&](const target::Mapping& m) {
-    return m.is_file() && m.begin.value <= point.address && point.address < m.end.value &&
-           m.begin.value - m.offset == point.file_bias;
-  });
+  const target::Mapping* m = target::mapping_at(maps, Addr{point.address});
+  return m != nullptr && m->is_file() && m->begin.value - m->offset == point.file_bias;
 }
 
 // The state of the text at a point.
@@ -212,7 +210,7 @@ Status disarm_in(target::Target& target, Addr block_address, bool keeps_own) {
   Status disarmed = disarming.run(serializer);
   static_cast<void>(target.write(changer, &none, sizeof none));
   if (keeps_own) return disarmed;  // the agent goes on managing signal masks
-  const std::uint32_t left = shared::kLeft;
+  const std::uint32_t left = disarmed ? shared::kLeft : shared::kLeaving;
   const Status noted = target.write(block_address + offsetof(shared::ProcessBlock, left), &left, sizeof left);
   return disarmed ? noted : disarmed;
 }

@@ -9,6 +9,7 @@ namespace uprobe::control {
 namespace {
 
 constexpr std::size_t kBlocks = 8, kMappings = 64;  // what is dropped is read again
+constexpr std::size_t kBytes = 64 << 20;            // of all blocks together: a process chooses the size of its own
 
 }  // namespace
 
@@ -26,6 +27,10 @@ Result<Block> BlockCache::take(target::Target& target, Addr at) {
 
 void BlockCache::keep(Block block) {
   blocks_.push_front(std::move(block));
+  std::size_t bytes = 0;
+  const auto is_too_much = [&](const Block& one) { return (bytes += one.head().block_bytes) > kBytes; };
+  const auto first = std::find_if(blocks_.begin(), blocks_.end(), is_too_much);
+  blocks_.erase(first, blocks_.end());
   if (blocks_.size() > kBlocks) blocks_.pop_back();
 }
 

@@ -16,6 +16,7 @@
 
 #include "engine/base/fd.h"
 #include "engine/base/procfs.h"
+#include "engine/target/process_list.h"
 
 namespace uprobe::control {
 namespace {
@@ -85,11 +86,13 @@ Result<Credentials> complete(Result<Credentials> parsed, int folder, const std::
   return parsed;
 }
 
-Result<Credentials> credentials_in(const std::string& path) {
+// `has_ended`: whether the thread is a zombie.
+Result<Credentials> credentials_in(const std::string& path, bool* has_ended = nullptr) {
   const Fd folder(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!folder) return system_error(path, errno);
   const auto status = read_in(folder.get(), "status");
   if (!status) return status.error();
+  if (has_ended != nullptr) *has_ended = procfs::field(*status, "State").value_or("").starts_with('Z');
   return complete(parse_credentials(*status), folder.get(), "ns/user");
 }
 
@@ -149,7 +152,17 @@ Result<Credentials> parse_credentials(const std::string& status) {
   return found;
 }
 
-Result<Credentials> credentials_of(pid_t pid) { return credentials_in(procfs::path(pid)); }
+// A first thread that has ended keeps the credentials that it had, whatever the others do.
+Result<Credentials> credentials_of(pid_t pid) {
+  bool has_ended = false;
+  auto found = credentials_in(procfs::path(pid), &has_ended);
+  if (!has_ended) return found;
+  for (const pid_t tid : target::threads_of(pid)) {
+    auto of_thread = credentials_in(procfs::path(tid), &has_ended);
+    if (of_thread && !has_ended) return of_thread;
+  }
+  return found;
+}
 
 Result<Credentials> credentials_of_stopped(target::Target& target) {
   const auto status = target.status();

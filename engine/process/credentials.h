@@ -13,8 +13,8 @@
 //   inheritable and ambient sets lie within these two.
 // - no_new_privs and seccomp filters do not count, nor do they in the kernel's own check of which process may trace which.
 //
-// The credentials are those of the first thread. A thread that has changed only its own shares all memory with the other
-// threads, so it is not a domain of its own.
+// The credentials are those of the first thread that has not ended. A thread that has changed only its own shares all memory with
+// the other threads, so it is not a domain of its own.
 #pragma once
 
 #include <sys/types.h>
@@ -36,7 +36,8 @@ struct Credentials {
   std::uint64_t namespace_device = 0, user_namespace = 0;
 };
 
-// All of the result is about one process: if the id was given to another process while it was read, that is an Error.
+// All of the result is about one process: if the id was given to another process while it was read, that is an Error. For the id of
+// another thread than the first one: that thread's.
 Result<Credentials> credentials_of(pid_t pid);
 // The same of a process that this one traces and has stopped: its id is its own until the tracer has seen its end.
 Result<Credentials> credentials_of_stopped(target::Target& target);

@@ -22,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kSwitchPace = 10ms;
 constexpr std::chrono::milliseconds kLookPace = 60ms;  // together with the check itself and a stop less than 100
 constexpr int kMostMoves = 64;                         // per process
+constexpr Clock::duration kMostMoving = 2s;            // the same of time, in which others wait
 constexpr std::size_t kMostNotes = 20, kMostTroubles = 4096;
 constexpr auto kAgain = 20ms;
 constexpr int kMostDoublings = 8;
@@ -41,10 +42,12 @@ DomainGuard::DomainGuard(trace::Area& area, const Credentials& first, const targ
       }),
       carrier_(area),
       watch_(
-          [&area](pid_t pid) {
-            // A child that runs in its parent's memory (vfork) has the parent's part, so it is not checked.
+          [&area](pid_t pid) -> SessionWatch::Found {
+            // A child that runs in its parent's memory (vfork) has the parent's part, so it is not checked as long as it does.
             const auto member = open_member(area, pid);
-            return member && !target::borrows_memory(pid) ? std::optional(member->part) : std::nullopt;
+            if (!member) return {};
+            if (target::borrows_memory(pid)) return {.is_for_now = true};
+            return {.part = member->part};
           },
           [this](std::size_t part) { return domains_.domain_of(part); }, earlier) {
   static_cast<void>(part_of(first));
@@ -98,7 +101,7 @@ void DomainGuard::has_come(pid_t pid) {
   watch_.forget(pid);
 }
 
-// A process that does not stop takes some tenths of a second. Those that have not been tried come first, and there is a next look soon.
+// A process that does not stop takes some tenths of a second. Those that have been tried least come first, and there is a next look soon.
 void DomainGuard::look_at_all() {
   const auto until = Clock::now() + kLookPace;
   for (const pid_t pid : find_strays()) {
@@ -114,7 +117,7 @@ std::vector<pid_t> DomainGuard::find_strays() {
     const auto trouble = troubles_.find(stray.pid);
     const bool is_known = trouble != troubles_.end();
     if (!is_known || trouble->second.next <= Clock::now())
-      found.emplace_back(is_known ? trouble->second.tries : 0, stray.pid);
+      found.emplace_back(is_known ? trouble->second.tries + trouble->second.moves : 0, stray.pid);
   }
   std::ranges::stable_sort(found, {}, &std::pair<int, pid_t>::first);
   std::vector<pid_t> pids;
@@ -132,12 +135,14 @@ void DomainGuard::look_at(pid_t pid) {
   const Trouble trouble = troubles_[pid];
   if (Clock::now() < trouble.next) return;
   const auto part = part_of(stray->credentials);
-  const bool is_restless = trouble.moves == kMostMoves;
+  const bool is_restless = trouble.moves == kMostMoves || trouble.spent > kMostMoving;
   moving_.insert(pid);
   lock.unlock();
   // Without a part to move to, its part is taken away.
+  const auto begun = Clock::now();
   auto failure = move(pid, part && !is_restless ? std::optional(*part) : std::nullopt);
   lock.lock();
+  troubles_[pid].spent = trouble.spent + (Clock::now() - begun);
   moving_.erase(pid);
   moved_.notify_all();
   if (failure && failure->is_cut_off && !part) failure->error = part.error();
@@ -149,7 +154,7 @@ void DomainGuard::note(pid_t pid, const std::optional<MoveFailure>& failure) {
   Trouble& trouble = troubles_[pid];
   failing_.erase(pid);
   if (!failure) {
-    trouble = {.moves = trouble.moves + 1};
+    trouble = {.moves = trouble.moves + 1, .spent = trouble.spent};
     return watch_.forget(pid);
   }
   if (!failure->is_cut_off) {

@@ -60,6 +60,7 @@ class DomainGuard {
   // What was done for a process: its moves, its failed tries since the last move, and when it is tried again.
   struct Trouble {
     int moves = 0, tries = 0;
+    std::chrono::steady_clock::duration spent{};  // on its moves
     std::chrono::steady_clock::time_point next{};
   };
   std::map<pid_t, Trouble> troubles_;

@@ -14,6 +14,12 @@ Result<std::size_t> Domains::part_for(const Credentials& credentials) {
   if (domains_.size() == kMost)
     return Error{.code = Code::limit,
                  .text = "the session already has processes of " + std::to_string(kMost) + " different credentials"};
+  const std::uint32_t user = credentials.uids[0];
+  const auto of_user = std::ranges::count_if(domains_, [user](const Credentials& c) { return c.uids[0] == user; });
+  if (user != 0 && static_cast<std::size_t>(of_user) >= kMostOfUser)
+    return Error{.code = Code::limit,
+                 .text = "the session already has processes of " + std::to_string(kMostOfUser) +
+                         " different credentials of this user"};
   if (!domains_.empty()) {
     const auto part = make_part_();
     if (!part) return part.error();

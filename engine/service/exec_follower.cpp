@@ -87,7 +87,7 @@ bool ExecFollower::begins(Call call, Waiting waiting) {
 }
 
 void ExecFollower::seize(const Call& call) {
-  auto before = credentials_of(call.pid);
+  auto before = credentials_of(call.tid);  // execve asks those of the thread that calls it
   if (!before) {
     notes_.insert(call.path + " runs untraced: the credentials of its caller cannot be read: " + before.error().text);
     return;
@@ -102,8 +102,21 @@ void ExecFollower::seize(const Call& call) {
     notes_.insert(call.path + " runs untraced: ptrace: " + std::strerror(error));
     return;
   }
-  const auto doubt = std::chrono::steady_clock::now() + std::chrono::milliseconds(2);
-  pending_.push_back({.pid = call.pid, .tid = call.tid, .before = before.take(), .next_doubt = doubt});
+  const auto now = std::chrono::steady_clock::now();
+  pending_.push_back({.pid = call.pid,
+                      .tid = call.tid,
+                      .before = before.take(),
+                      .next_doubt = now + std::chrono::milliseconds(2),
+                      .since = now});
+}
+
+std::chrono::nanoseconds ExecFollower::pace() const {
+  constexpr std::chrono::milliseconds kSoon{100}, kLate{2};
+  constexpr std::chrono::microseconds kAtOnce{100};
+  const auto now = std::chrono::steady_clock::now();
+  const bool is_late =
+      queue_.empty() && std::ranges::all_of(pending_, [&](const Pending& p) { return now - p.since > kSoon; });
+  return is_late ? std::chrono::nanoseconds(kLate) : kAtOnce;
 }
 
 // True when the thread waits no more.
@@ -183,7 +196,20 @@ bool ExecFollower::look_at(Pending& p) {
 }
 
 // The file may have been exchanged since its call was announced, so the credentials of the new process decide.
+namespace {
+
+// Valgrind executes the program in translation, and would not pass its breakpoints on.
+bool is_valgrind(pid_t pid) {
+  const auto environment = procfs::read(pid, "environ");
+  return procfs::link(procfs::path(pid, "exe")).ends_with("-linux") && environment &&
+         ('\0' + *environment).find(std::string("\0VALGRIND_LAUNCHER=", 19)) != std::string::npos;
+}
+
+}  // namespace
+
 Status ExecFollower::load(const Pending& p, target::PtraceTarget& target) {
+  if (is_valgrind(target.pid()))
+    return Error{.code = Code::refused, .text = "valgrind executes it in translation, where no probe can be"};
   const auto after = credentials_of_stopped(target);
   if (!after) return after.error();
   if (!is_of_tool(p.before) && has_gained(p.before, *after))

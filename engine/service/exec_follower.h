@@ -54,6 +54,8 @@ class ExecFollower {
   // Handles the threads that it waits for. Call often while waiting() is true.
   void step();
   bool waiting() const { return !pending_.empty() || !queue_.empty(); }
+  // How soon: at once as a rule, later where an announced call does not come.
+  std::chrono::nanoseconds pace() const;
   const Notes& notes() const { return notes_; }
 
  private:
@@ -62,7 +64,7 @@ class ExecFollower {
     pid_t tid;
     Credentials before;     // of the program that calls execve
     bool given_up = false;  // only to be released, or its end to be seen
-    std::chrono::steady_clock::time_point next_doubt{};
+    std::chrono::steady_clock::time_point next_doubt{}, since{};
   };
   // A thread whose process has another thread in execve.
   struct Queued {

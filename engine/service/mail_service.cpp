@@ -24,6 +24,7 @@
 #include "engine/process/processes.h"
 #include "engine/service/domain_guard.h"
 #include "engine/service/loader_events.h"
+#include "engine/target/attachable.h"
 #include "engine/target/process_list.h"
 #include "engine/trace/task_names.h"
 
@@ -33,7 +34,8 @@ namespace {
 using shared::MailSlot;
 using namespace std::chrono_literals;
 
-constexpr std::chrono::microseconds kIdlePace = 50ms, kExecPace = 100us, kTurn = 100us;
+constexpr std::chrono::nanoseconds kIdlePace = 50ms, kExecPace = 100us;
+constexpr std::chrono::microseconds kTurn = 100us;
 // The pause between two looks at all processes: this long, and a multiple of the time that one look takes.
 constexpr auto kLookPause = 20ms;
 constexpr int kLookShare = 5;
@@ -117,7 +119,7 @@ void MailService::loop() {
     const std::vector<FutexSeen> seen = bells();
     serve_all(was_rung);
     const bool is_to_look = has_missed_ || !strangers_.empty();
-    const std::chrono::nanoseconds pace = exec_.waiting() || !behind_.empty() ? kExecPace : kIdlePace;
+    const std::chrono::nanoseconds pace = !behind_.empty() ? kExecPace : exec_.waiting() ? exec_.pace() : kIdlePace;
     const auto pause = is_to_look ? std::clamp<std::chrono::nanoseconds>(next_look_ - Clock::now(), 100us, pace) : pace;
     if (!stop_) was_rung = futex_wait_any(seen, pause);
     while (waiting_ != 0) std::this_thread::sleep_for(kTurn);
@@ -471,7 +473,7 @@ Status MailService::serve(const std::shared_ptr<Request>& asked) {
   if (!requester) return requester.error();
   const auto kind = static_cast<shared::MailKind>(slot.kind);
   if (kind == shared::MailKind::leave_me) return let_go(request, requester->pid);
-  if (kind == shared::MailKind::leave_one) return let_go_of_other(request, *requester);
+  if (kind == shared::MailKind::leave_one) return let_go_of_other(asked, *requester);
   if (kind == shared::MailKind::credentials_changed) return guard_->look_at(requester->pid), ok();
   if (kind == shared::MailKind::process_begins) {
     note_mappings(requester->pid, true);
@@ -490,11 +492,7 @@ Status MailService::serve(const std::shared_ptr<Request>& asked) {
                       [&] { return threads_of(requester->pid).size(); });
   if (writable) return armer_.take_jumps(target, Addr{slot.block}, range);
   if (mapped && armer_.has_nothing_to_arm(target, Addr{slot.block}, range)) return ok();
-  if (has_to_wait(request.files, target)) {
-    request.is_put_off = true;
-    put_off_.push_back(asked);
-    return ok();
-  }
+  if (has_to_wait(request.files, target)) return put_off(asked);
   return armer_.arm(target, Addr{slot.block}, mapped ? range : Changed{});
 }
 
@@ -516,25 +514,39 @@ Status MailService::let_go(Request& request, pid_t pid) {
 
 namespace {
 
-// Whether no thread of the process stands in the agent any more, or at least no probe is left. A debugger that steps a thread out of
-// the agent would leave it a trap flag: the kernel takes that for the program's own after each iretq and popf that is stepped.
-bool leave_alone(pid_t pid) {
-  constexpr auto kPatience = 200ms;
+// On a thread of its own, as in disarm_running().
+Status leave_alone(pid_t pid) {
   Status given = ok();
-  start_signal_masked_thread([&] { given = give_back(pid, kPatience); }, {SIGCHLD}).join();  // as in disarm_running()
-  if (given) return true;
-  const auto block = find_block(pid);
-  return block && disarm_running(pid, *block);
+  start_signal_masked_thread([&] { given = give_back(pid, 200ms); }, {SIGCHLD}).join();
+  return given;
 }
 
 }  // namespace
 
-Status MailService::let_go_of_other(const Request& request, const Requester& requester) {
+// No thread of the process stands in the agent then. A debugger that steps a thread out of the agent would leave it a trap flag: the
+// kernel takes that for the program's own after each iretq and popf that is stepped. Where a child of vfork runs in the process's
+// memory the process does not stop before the child has called execve, for which the child may need the tool: the request waits.
+Status MailService::let_go_of_other(const std::shared_ptr<Request>& asked, const Requester& requester) {
+  constexpr auto kPatience = 1s;
+  Request& request = *asked;
   const pid_t pid = process_called(area_, requester, static_cast<pid_t>(request.slot.path));
   // A request to leave a process alone must not be a way to hide it from the tool. The kernel will refuse the call as well.
-  if (pid == 0 || !may_trace(requester.pid, pid)) return ok();
+  if (pid == 0 || !may_trace(requester.pid, pid) || !has_session(pid)) return ok();
+  if (request.give_up_at == Clock::time_point{}) request.give_up_at = Clock::now() + kPatience;
+  const bool is_late = Clock::now() > request.give_up_at;
+  if (!is_late && target::lends_memory(pid)) return put_off(asked);
   generated_.let_go(pid);
-  if (leave_alone(pid)) note_left(pid);
+  const Status given = leave_alone(pid);
+  if (given || !has_session(pid)) return note_left(pid), ok();
+  if (!is_late && target::lends_memory(pid)) return put_off(asked);
+  left_.insert(procfs::called(pid) + " could not be traced by another of the traced programs: " + given.error().text);
+  const std::uint64_t refused = shared::kMayNotTrace;
+  return request.process->files.write(request.at + offsetof(MailSlot, path), &refused, sizeof refused);
+}
+
+Status MailService::put_off(const std::shared_ptr<Request>& asked) {
+  asked->is_put_off = true;
+  put_off_.push_back(asked);
   return ok();
 }
 

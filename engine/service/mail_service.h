@@ -118,7 +118,8 @@ class MailService {
     PrivateLine line;
     Conversation thread;
     FileWait files;
-    bool is_put_off = false;  // the exec follower answers it later, or take_put_off()
+    bool is_put_off = false;         // the exec follower answers it later, or take_put_off()
+    Clock::time_point give_up_at{};  // of leave_one; 0: it has not been tried
   };
 
   std::set<Addr> blocks_in_use() const;
@@ -143,7 +144,8 @@ class MailService {
   Status serve(const std::shared_ptr<Request>& request);
   Status serve_exec(const std::shared_ptr<Request>& request, const Requester& requester);
   Status let_go(Request& request, pid_t pid);
-  Status let_go_of_other(const Request& request, const Requester& requester);
+  Status put_off(const std::shared_ptr<Request>& asked);
+  Status let_go_of_other(const std::shared_ptr<Request>& asked, const Requester& requester);
   void note_left(pid_t pid);
   void note_silence(pid_t pid, const Error& error);
   void note_failure(const std::string& why);

@@ -27,7 +27,7 @@ void SessionWatch::find_new_ones() {
     known.round = round_;
     if (known.entry == entry) continue;
     known.entry = entry;
-    known.part = find_part_(pid);
+    known.found = find_part_(pid);
   }
   std::erase_if(known_, [this](const auto& one) { return one.second.round != round_; });
 }
@@ -35,7 +35,7 @@ void SessionWatch::find_new_ones() {
 std::optional<SessionWatch::Stray> SessionWatch::look_at(pid_t pid) {
   auto credentials = credentials_of(pid);
   if (!credentials) return std::nullopt;
-  const auto part = find_part_(pid);
+  const auto part = find_part_(pid).part;
   if (!part || is_same_domain(*credentials, domain_of_(*part))) return std::nullopt;
   return Stray{.pid = pid, .part = *part, .credentials = credentials.take()};
 }
@@ -44,13 +44,14 @@ std::vector<SessionWatch::Stray> SessionWatch::step() {
   if (may_have_new_ones()) find_new_ones();
   std::vector<Stray> strays;
   for (auto& [pid, known] : known_) {
-    if (!known.part) continue;
+    if (known.found.is_for_now) known.found = find_part_(pid);
+    if (!known.found.part) continue;
     auto credentials = credentials_of(pid);
-    if (!credentials || is_same_domain(*credentials, domain_of_(*known.part))) continue;
+    if (!credentials || is_same_domain(*credentials, domain_of_(*known.found.part))) continue;
     // It may have called execve, and be no longer in the session.
-    known.part = find_part_(pid);
-    if (known.part && !is_same_domain(*credentials, domain_of_(*known.part)))
-      strays.push_back({.pid = pid, .part = *known.part, .credentials = credentials.take()});
+    known.found = find_part_(pid);
+    if (const auto part = known.found.part; part && !is_same_domain(*credentials, domain_of_(*part)))
+      strays.push_back({.pid = pid, .part = *part, .credentials = credentials.take()});
   }
   return strays;
 }
@@ -58,7 +59,7 @@ std::vector<SessionWatch::Stray> SessionWatch::step() {
 std::vector<pid_t> SessionWatch::members() const {
   std::vector<pid_t> members;
   for (const auto& [pid, known] : known_)
-    if (known.part) members.push_back(pid);
+    if (known.found.part) members.push_back(pid);
   return members;
 }
 

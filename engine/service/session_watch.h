@@ -22,8 +22,12 @@ namespace uprobe::control {
 
 class SessionWatch {
  public:
-  // The part of the session that a process maps; nothing: it maps none.
-  using FindPart = std::function<std::optional<std::size_t>(pid_t)>;
+  // The part of the session that a process maps; nothing: it maps none, or, with `is_for_now`, runs in the memory of its parent.
+  struct Found {
+    std::optional<std::size_t> part = std::nullopt;
+    bool is_for_now = false;
+  };
+  using FindPart = std::function<Found(pid_t)>;
   // The credentials for which a part is.
   using DomainOf = std::function<Credentials(std::size_t part)>;
   // `earlier`: processes that are never in the session.
@@ -51,7 +55,7 @@ class SessionWatch {
   struct Known {
     ino_t entry = 0;  // of /proc/PID itself: it changes with the process
     std::uint64_t round = 0;
-    std::optional<std::size_t> part;
+    Found found;
   };
   bool may_have_new_ones();
   void find_new_ones();

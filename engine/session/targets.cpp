@@ -268,12 +268,12 @@ void Targets::note_kept(pid_t pid, const std::string& why) {
   messages_.notes.push_back("process " + std::to_string(pid) + " keeps handlers of the tool, without probes: " + why);
 }
 
-// Gives an attached process back as it was; from other processes it only removes the probes.
+// Gives an attached process back as it was; from other processes it only removes the probes, as a rule.
 void Targets::let_go_of(pid_t pid) {
-  if (attaches_) {
+  if (attaches_ || control::has_blocked_signals(pid)) {
     const Status given = control::give_back(pid);
     if (given || !control::has_session(pid)) return;  // it may have ended, or have called execve
-    note_kept(pid, given.error().text);
+    if (attaches_) note_kept(pid, given.error().text);
   }
   if (const auto block = control::find_block(pid)) static_cast<void>(control::disarm_running(pid, *block));
 }

@@ -354,7 +354,8 @@ inline constexpr i64 kBorrowedStep = i64{1} << kBorrowedBits;
 constexpr i64 borrowers(i64 own_rseq) { return -(own_rseq >> kBorrowedBits); }
 
 // Of ProcessBlock::left: the breakpoints are removed for good. While the process is leaving, all threads are stopped but for
-// moments in which one of them comes out of the agent, which still knows their masks.
+// moments in which one of them comes out of the agent, which still knows their masks; it stays so where the agent's own breakpoints
+// could not be removed.
 inline constexpr u32 kLeft = 1, kLeaving = 2;
 
 struct ProcessBlock {

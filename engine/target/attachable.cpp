@@ -157,6 +157,16 @@ Status check_lending(pid_t pid) {
   return ok();
 }
 
+bool lends_memory(pid_t pid) {
+  for (const pid_t tid : threads_of(pid)) {
+    const auto children = procfs::read(pid, tid, "children");
+    std::istringstream words(children ? *children : std::string());
+    for (pid_t child = 0; words >> child;)
+      if (share_memory(pid, child)) return true;
+  }
+  return false;
+}
+
 bool may_lend_memory(pid_t pid, pid_t tid) {
   const auto children = procfs::read(pid, tid, "children");
   if (!children) return true;

@@ -21,6 +21,9 @@ bool borrows_memory(pid_t pid);
 // Code::refused where a child runs in the memory of this process. One of vfork, which soon calls execve, is waited for.
 Status check_lending(pid_t pid);
 
+// Whether a child runs in the memory of this process now.
+bool lends_memory(pid_t pid);
+
 // Whether a child of the thread runs in the memory of the process now; true if that is unknown. Waits for nothing.
 bool may_lend_memory(pid_t pid, pid_t tid);
 

@@ -28,6 +28,7 @@
 #include "engine/target/interrupted_syscall.h"
 #include "engine/target/process_stat.h"
 #include "engine/target/remote_call_place.h"
+#include "engine/target/seccomp.h"
 #include "engine/target/thread_change.h"
 
 namespace uprobe::target {
@@ -270,10 +271,12 @@ Status StoppedProcess::let_run(pid_t tid, std::chrono::microseconds moment) {
 namespace {
 
 // At the entry of a system call: the thread stands in front of it again, even if we were killed now (with no call the kernel
-// leaves the result alone; do_syscall_64).
-Status take_call_back(pid_t tid, arch::ThreadRegisters registers) {
+// leaves the result alone; do_syscall_64). `is_filtered`: seccomp filters would still be asked about that call, whose number is -1, so
+// the thread makes its call where they cannot be suspended.
+Status take_call_back(pid_t tid, arch::ThreadRegisters registers, bool is_filtered) {
+  const bool is_taken_back = !is_filtered || (can_suspend_filters() && suspend_filters(tid, true));
   arch::take_call_back(registers);
-  if (::ptrace(PTRACE_SETREGS, tid, nullptr, &registers) != 0) return ptrace_error("PTRACE_SETREGS");
+  if (is_taken_back && ::ptrace(PTRACE_SETREGS, tid, nullptr, &registers) != 0) return ptrace_error("PTRACE_SETREGS");
   return ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0 ? ok() : Status(ptrace_error("PTRACE_INTERRUPT"));
 }
 
@@ -303,7 +306,7 @@ Status StoppedProcess::let_out(pid_t tid, std::chrono::microseconds moment,
   filtered_.clear();
   const auto deadline = Clock::now() + moment;
   int signal = 0;
-  bool in_call = false;
+  bool in_call = false, is_suspended = false;
   for (auto request = PTRACE_SYSCALL;;) {
     if (::ptrace(request, tid, nullptr, as_data(signal)) != 0) return ptrace_error("ptrace");
     const auto stop = stop_again(tid, deadline);
@@ -314,6 +317,7 @@ Status StoppedProcess::let_out(pid_t tid, std::chrono::microseconds moment,
       return hold_all();
     }
     if (*stop >> 16 == PTRACE_EVENT_STOP) {
+      if (is_suspended) RETURN_IF_ERROR(suspend_filters(tid, false));
       RETURN_IF_ERROR(take_state(tid, WSTOPSIG(*stop) != SIGTRAP));
       return hold_all();
     }
@@ -323,7 +327,8 @@ Status StoppedProcess::let_out(pid_t tid, std::chrono::microseconds moment,
     arch::ThreadRegisters registers{};
     if (::ptrace(PTRACE_GETREGS, tid, nullptr, &registers) != 0) return ptrace_error("PTRACE_GETREGS");
     if (!in_call || is_ours(arch::call_place(registers))) continue;
-    RETURN_IF_ERROR(take_call_back(tid, registers));
+    is_suspended = is_filtered(tid) && can_suspend_filters();
+    RETURN_IF_ERROR(take_call_back(tid, registers, is_filtered(tid)));
     request = PTRACE_CONT;
   }
 }

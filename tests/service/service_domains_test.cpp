@@ -47,6 +47,20 @@ TEST(Domains, ThereAreSixteenAtMost) {
   EXPECT_TRUE(domains.part_for(user(3)));
 }
 
+TEST(Domains, AUserHasSomeOfThem) {
+  std::size_t made = 0;
+  Domains domains([&made]() -> Result<std::size_t> { return ++made; });
+  const auto with = [](std::uint32_t id, std::uint64_t capabilities) {
+    Credentials c = user(id);
+    c.permitted = capabilities;
+    return c;
+  };
+  for (std::uint64_t i = 0; i < 2 * Domains::kMostOfUser; ++i)
+    EXPECT_EQ(bool(domains.part_for(with(7, i))), i < Domains::kMostOfUser);
+  EXPECT_TRUE(domains.part_for(user(8)));
+  for (std::uint64_t i = domains.count(); i < Domains::kMost; ++i) EXPECT_TRUE(domains.part_for(with(0, i)));
+}
+
 TEST(Domains, APartThatCannotBeMadeIsNotRemembered) {
   bool fails = true;
   Domains domains([&fails]() -> Result<std::size_t> {
@@ -114,14 +128,27 @@ class Watching : public testing::Test {
  protected:
   SessionWatch watch_members(const std::set<pid_t>& members) {
     return SessionWatch(
-        [this, members](pid_t pid) {
+        [this, members](pid_t pid) -> SessionWatch::Found {
           ++looks;
-          return members.contains(pid) ? std::optional<std::size_t>(0) : std::nullopt;
+          if (!members.contains(pid)) return {};
+          return lent ? SessionWatch::Found{.is_for_now = true} : SessionWatch::Found{.part = 0};
         },
         [own = own_credentials()](std::size_t) { return *own; });
   }
   int looks = 0;
+  bool lent = false;
 };
+
+TEST_F(Watching, AChildInItsParentsMemoryIsLookedIntoAgain) {
+  const Crowd crowd(1);
+  lent = true;
+  SessionWatch watch = watch_members({crowd.pids().begin(), crowd.pids().end()});
+  static_cast<void>(watch.step());
+  EXPECT_TRUE(watch.members().empty());
+  lent = false;
+  static_cast<void>(watch.step());
+  EXPECT_EQ(watch.members().size(), 1u);
+}
 
 TEST_F(Watching, AProcessIsLookedIntoOnce) {
   const Crowd crowd(3);

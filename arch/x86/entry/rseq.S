@@ -75,10 +75,12 @@ fill:   movq    $0, (%rbx)
         movq    %rax, 24(%rbx)
         jmp     retry
 
-// Handlers see the section at this address, with the registers it was interrupted with: the CFA is the end of the chain + 80.
-//   breg6 0; again: dup; dup; deref; eq; bra found; deref; skip again; found: plus_uconst 80
+// Handlers see the section at this address, with the registers it was interrupted with: the CFA is the end of the chain + 80. That has
+// a link for each handler above another one, and its last link leads to itself: eight links are followed. (Without a loop, which would
+// take DW_OP_dup: valgrind gives up where it finds that.)
+//   breg6 0; deref, eight times; plus_uconst 80
         .cfi_remember_state
-        .cfi_escape 0x0f, 15, 0x76, 0, 0x12, 0x12, 0x06, 0x29, 0x28, 4, 0, 0x06, 0x2f, 0xf5, 0xff, 0x23, 80
+        .cfi_escape 0x0f, 12, 0x76, 0, 6, 6, 6, 6, 6, 6, 6, 6, 0x23, 80
         .byte   0x0f, 0xb9, 0x3d        # ud1 with the signature as its displacement
         .long   RSEQ_SIGNATURE
         .globl  uprobe_rseq_abort
