@@ -99,6 +99,12 @@ class Adversaries(Traced):
         seen = self.traced(f"hit={text}", "child", f"search={text}", "end", "child", "drop", f"search={text}", "end")
         self.assertEqual(seen.stdout, b"found\nnot found\n")
 
+    def test_nor_does_a_process_without_its_first_thread(self):
+        """The kernel shows the credentials of that one for the process's, for as long as the process lives."""
+        text = "a" + "-secret"
+        seen = self.traced("child", f"hit={text}", "leave_first", "settle=100", "drop", "settle=500", f"search={text}", "end")
+        self.assertEqual(seen.stdout, b"not found\n")
+
     def test_spoils_no_records_of_others(self):
         seen = self.traced("child", "drop", "scribble", "end", *[f"hit={i}" for i in range(200)])
         self.assertEqual(seen.texts[-200:], [str(i) for i in range(200)])
@@ -150,6 +156,12 @@ class Programs(Case):
         program = self.set_id()
         seen = self.traced("hit=before", "drop", "exec", program, "hit=secret", "report")
         self.assertEqual((seen.returncode, seen.stdout), (0, b"uid 65534 0 alone\n"), seen.stderr)
+        self.assertIn(b"runs untraced: it is set-id", seen.stderr)
+        self.assertEqual([hit.arguments for hit in seen.hits], ['text="before"'])
+
+    def test_nor_by_a_thread_that_alone_has_dropped(self):
+        program = self.set_id()
+        seen = self.traced("hit=before", "leave_first", "settle=100", "drop_raw", "exec", program, "hit=secret", "report")
         self.assertIn(b"runs untraced: it is set-id", seen.stderr)
         self.assertEqual([hit.arguments for hit in seen.hits], ['text="before"'])
 

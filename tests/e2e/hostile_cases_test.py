@@ -142,6 +142,37 @@ class OfEachTier(HostileCase):
                 self.assertEqual((seen.returncode, seen.stdout), (0, b"0 have not gone on, 0 signals\n"), seen.stderr[:2000])
                 self.assertIn(b"is traced by another of the traced programs", seen.stderr)
 
+    def test_a_debugger_attaches_beside_vfork(self):
+        """The request waits until the child of vfork is gone: before, the agent's own breakpoints stayed."""
+        program = self.compile("attached_in_vfork", "")
+        plain = harness.run([program])
+        for tier in ("auto", "int3"):
+            with self.subTest(tier=tier):
+                seen = harness.run([harness.tool(), f"--tier={tier}", "-o", self.path("trace"), "-p", f"p:x {program}:probed", "--",
+                                    program], timeout=SECONDS)
+                self.assertEqual((seen.returncode, seen.stdout), (0, plain.stdout), seen.stderr[:2000])
+
+    def test_what_is_blocked_stays_blocked(self):
+        """When the tracing ends before the program, and when a debugger comes or is told that it may not."""
+        program = self.compile("blocks_our_signals", "")
+        for words, argument in ((["-n", "1", "-p", f"p:x {program}:probed"], []),
+                                (["-n", "1", "--return=stub", "-p", f"r:x {program}:probed"], []),
+                                (["-p", f"p:x {program}:probed"], ["debugged"]),
+                                (["--return=stub", "-p", f"r:x {program}:probed"], ["debugged"])):
+            with self.subTest(words=words, argument=argument):
+                plain = harness.run([program, *argument])
+                seen = harness.run([harness.tool(), "-o", self.path("trace"), *words, "--", program, *argument])
+                self.assertEqual((seen.returncode, seen.stdout), (plain.returncode, plain.stdout), seen.stderr[:2000])
+
+    def test_valgrind(self):
+        """It executes the program in translation, and is left alone, with a line."""
+        valgrind, program = harness.need("valgrind"), self.compile("alignment_check", "")
+        plain = harness.run([program])
+        seen = harness.run([harness.tool(), "-o", self.path("trace"), "-p", f"p:x {program}:calls", "--", valgrind, "-q", program],
+                           timeout=SECONDS)
+        self.assertEqual((seen.returncode, seen.stdout), (0, plain.stdout), seen.stderr[:2000])
+        self.assertIn(b"valgrind executes it in translation", seen.stderr)
+
     def test_signals_at_the_end_under_preload(self):
         """They come while the library waits for its helper, and wait until it is done."""
         for how in ("", "musl"):
