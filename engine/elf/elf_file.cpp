@@ -319,7 +319,7 @@ std::optional<Symbol> ElfFile::find_any(std::string_view name) const {
   };
   const WantedName wanted = WantedName::parse(name);
   std::optional<RawSymbol> best;
-  data_->tables.for_each([&](const RawSymbol& symbol) {
+  data_->tables.for_each(wanted.name, [&](const RawSymbol& symbol) {
     if (symbol.name != wanted.name || !wanted.allows(symbol.version, symbol.default_version)) return;
     if (!best || rank(symbol) < rank(*best)) best = symbol;
   });
@@ -331,7 +331,7 @@ std::optional<Symbol> ElfFile::find_any(std::string_view name) const {
 std::vector<std::uint64_t> ElfFile::addresses_of(std::string_view name) const {
   const WantedName wanted = WantedName::parse(name);
   std::set<std::uint64_t> found, not_default;
-  data_->tables.for_each([&](const RawSymbol& symbol) {
+  data_->tables.for_each(wanted.name, [&](const RawSymbol& symbol) {
     if (symbol.name != wanted.name || !wanted.allows(symbol.version, symbol.default_version)) return;
     (symbol.default_version ? found : not_default).insert(symbol.address);
   });

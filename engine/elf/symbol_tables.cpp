@@ -3,6 +3,7 @@
 #include "engine/elf/symbol_tables.h"
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 
 namespace uprobe::elf {
@@ -77,6 +78,12 @@ std::uint64_t count_of(const Elf_Data* entries) {
   return entries != nullptr && entries->d_type == ELF_T_SYM ? entries->d_size / sizeof(Elf64_Sym) : 0;
 }
 
+bool begins_with(BytesView names, std::uint64_t offset, std::string_view beginning) {
+  if (beginning.empty()) return true;
+  const BytesView text = names.slice(offset, beginning.size());
+  return text.size() == beginning.size() && std::memcmp(text.span().data(), beginning.data(), beginning.size()) == 0;
+}
+
 }  // namespace
 
 SymbolTables::SymbolTables(const Image& image) {
@@ -141,12 +148,12 @@ void SymbolTables::set_version(RawSymbol& symbol, const Table& table, std::uint6
   symbol.default_version = (*version & kVersionHidden) == 0;
 }
 
-void SymbolTables::visit_table(const Table& table, bool dynamic,
+void SymbolTables::visit_table(const Table& table, bool dynamic, std::string_view beginning,
                                const std::function<void(const RawSymbol&)>& visit) const {
   std::uint64_t budget = name_budget(table.names.size());
   for (std::uint64_t index = 0; index < table.count; ++index) {
     const auto entry = entry_of(gelf_getsym, table.entries, index);
-    if (!entry || !has_address(*entry)) continue;
+    if (!entry || !has_address(*entry) || !begins_with(table.names, entry->st_name, beginning)) continue;
     const auto name = table.names.text(entry->st_name, kMaxNameBytes);
     // A name without an end was searched all the same.
     const std::uint64_t cost = name ? name->size() : kMaxNameBytes;
@@ -165,10 +172,10 @@ void SymbolTables::visit_table(const Table& table, bool dynamic,
   }
 }
 
-void SymbolTables::for_each(const std::function<void(const RawSymbol&)>& visit) const {
+void SymbolTables::for_each(std::string_view beginning, const std::function<void(const RawSymbol&)>& visit) const {
   const std::lock_guard lock(reading_);
-  visit_table(symtab_, false, visit);
-  visit_table(dynsym_, true, visit);
+  visit_table(symtab_, false, beginning, visit);
+  visit_table(dynsym_, true, beginning, visit);
 }
 
 }  // namespace uprobe::elf

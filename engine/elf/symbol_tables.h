@@ -38,7 +38,9 @@ class SymbolTables {
   bool has_symtab() const { return symtab_.count != 0; }
   // Every defined symbol with an address, .symtab first. The total length of the names is bounded by a
   // multiple of the file's size, even for a hostile file. Threads wait for one another.
-  void for_each(const std::function<void(const RawSymbol&)>& visit) const;
+  void for_each(const std::function<void(const RawSymbol&)>& visit) const { for_each("", visit); }
+  // The same of those whose names begin so, which does not look at the others' to their ends.
+  void for_each(std::string_view beginning, const std::function<void(const RawSymbol&)>& visit) const;
 
  private:
   struct Table {
@@ -50,7 +52,8 @@ class SymbolTables {
   void find_symtab(const Image& image);
   void find_dynsym(const Image& image);
   void read_version_names(const Image& image, BytesView names);
-  void visit_table(const Table& table, bool dynamic, const std::function<void(const RawSymbol&)>& visit) const;
+  void visit_table(const Table& table, bool dynamic, std::string_view beginning,
+                   const std::function<void(const RawSymbol&)>& visit) const;
   void set_version(RawSymbol& symbol, const Table& table, std::uint64_t index) const;
 
   mutable std::mutex reading_;  // libelf's data
