@@ -411,6 +411,10 @@ void MappingArming::append(const PlannedPoint& point, std::optional<std::uint32_
   if (process_.is_live) pending.point.following_varies = jumps_after(block_, pending.point.address);
   std::string why;
   const plan::Window* window = window_for(pending, jumps, why);
+  // Its copy of the instruction stays, since a thread may still be in it, and has nothing that a jump could lead to (Placer::settle).
+  const bool is_probe = pending.point.role == shared::PointRole::probe;
+  if (window != nullptr && known && is_probe && !shared::has_thunk(block_.points()[*known]))
+    window = nullptr, why = "a breakpoint stood there before, for another session or library";
   if (window == nullptr && point.role == shared::PointRole::quick_call) return;
   const plan::Tier tier = state_.options.tier;
   if (!why.empty() && tier == plan::Tier::jump && !point.consumers.empty())

@@ -50,7 +50,7 @@ class GivingBack {
       : process_(process), agent_(found.agent), block_(block), deadline_(deadline) {}
 
   Status run() {
-    const Status out = take_text_back();
+    Status out = take_text_back();
     if (!out) return out;  // the internal points stay, and with them the agent goes on managing masks
     if (!may_call()) return note_left_as_it_is();
     const Status given = give_all();

@@ -121,6 +121,7 @@ std::vector<pid_t> DomainGuard::find_strays() {
   }
   std::ranges::stable_sort(found, {}, &std::pair<int, pid_t>::first);
   std::vector<pid_t> pids;
+  pids.reserve(found.size());
   for (const auto& [tries, pid] : found) pids.push_back(pid);
   return pids;
 }
