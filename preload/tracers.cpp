@@ -26,7 +26,7 @@ bool has_left(const ProcessBlock& block) { return __atomic_load_n(&block.left, _
 void await_end_of_session(const ProcessBlock& block) {
   const AreaHeader* area = session_area(block, 0);
   const u64 pause[2] = {0, 1'000'000};  // struct timespec
-  for (u32 tries = 0; tries < 1000 && area != nullptr && !has_left(block); ++tries) {
+  for (u32 tries = 0; tries < 1000 && area != nullptr && __atomic_load_n(&block.left, __ATOMIC_ACQUIRE) == 0; ++tries) {
     if (__atomic_load_n(&area->state, __ATOMIC_RELAXED) == static_cast<u32>(shared::SessionState::recording)) return;
     system_call(kSysNanosleep, as_word(pause));
   }

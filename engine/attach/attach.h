@@ -43,6 +43,9 @@ Result<Block> attach_agent(target::StoppedProcess& process, const Result<FoundAg
 // the agent goes on passing signals to the program. `patience`: as StoppedProcess::hold() has it.
 Status give_back(pid_t pid, std::chrono::milliseconds patience = target::StoppedProcess::kPatience);
 
+// The same on a thread of its own, as disarm_running() does it.
+Status give_back_apart(pid_t pid, std::chrono::milliseconds patience);
+
 // Whether a thread of the process has blocked signals that the kernel does not hold back as long as there are breakpoints: it needs
 // give_back(), also where its other threads would do without.
 bool has_blocked_signals(pid_t pid);

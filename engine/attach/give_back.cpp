@@ -19,6 +19,7 @@
 #include "engine/attach/attached_threads.h"
 #include "engine/base/fd.h"
 #include "engine/base/procfs.h"
+#include "engine/base/signal_masked_thread.h"
 #include "engine/patch/disarm.h"
 #include "engine/process/processes.h"
 #include "engine/shared/mailbox.h"
@@ -307,6 +308,12 @@ Status give_back(pid_t pid, std::chrono::milliseconds patience) {
   RETURN_IF_ERROR(target::check_lending(pid));
   return GivingBack(**process, *found, *block, Clock::now() + std::min<Clock::duration>(5 * patience, kMostWaited))
       .run();
+}
+
+Status give_back_apart(pid_t pid, std::chrono::milliseconds patience) {
+  Status given = ok();
+  start_signal_masked_thread([&] { given = give_back(pid, patience); }, {SIGCHLD}).join();
+  return given;
 }
 
 }  // namespace uprobe::control

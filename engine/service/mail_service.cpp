@@ -512,17 +512,6 @@ Status MailService::let_go(Request& request, pid_t pid) {
   return uninstall_handlers(target, *block);
 }
 
-namespace {
-
-// On a thread of its own, as in disarm_running().
-Status leave_alone(pid_t pid) {
-  Status given = ok();
-  start_signal_masked_thread([&] { given = give_back(pid, 200ms); }, {SIGCHLD}).join();
-  return given;
-}
-
-}  // namespace
-
 // No thread of the process stands in the agent then. A debugger that steps a thread out of the agent would leave it a trap flag: the
 // kernel takes that for the program's own after each iretq and popf that is stepped. Where a child of vfork runs in the process's
 // memory the process does not stop before the child has called execve, for which the child may need the tool: the request waits.
@@ -536,10 +525,12 @@ Status MailService::let_go_of_other(const std::shared_ptr<Request>& asked, const
   const bool is_late = Clock::now() > request.give_up_at;
   if (!is_late && target::lends_memory(pid)) return put_off(asked);
   generated_.let_go(pid);
-  const Status given = leave_alone(pid);
+  const Status given = give_back_apart(pid, 200ms);
   if (given || !has_session(pid)) return note_left(pid), ok();
   if (!is_late && target::lends_memory(pid)) return put_off(asked);
-  left_.insert(procfs::called(pid) + " could not be traced by another of the traced programs: " + given.error().text);
+  left_.insert(
+      procfs::called(pid) +
+      " has lost its probes, and another of the traced programs may not trace it all the same: " + given.error().text);
   const std::uint64_t refused = shared::kMayNotTrace;
   return request.process->files.write(request.at + offsetof(MailSlot, path), &refused, sizeof refused);
 }
