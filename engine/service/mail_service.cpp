@@ -521,6 +521,7 @@ Status MailService::let_go_of_other(const std::shared_ptr<Request>& asked, const
   const pid_t pid = process_called(area_, requester, static_cast<pid_t>(request.slot.path));
   // A request to leave a process alone must not be a way to hide it from the tool. The kernel will refuse the call as well.
   if (pid == 0 || !may_trace(requester.pid, pid) || !has_session(pid)) return ok();
+  if (target::borrows_memory(requester.pid)) return let_go_of_parent(pid);
   if (request.give_up_at == Clock::time_point{}) request.give_up_at = Clock::now() + kPatience;
   const bool is_late = Clock::now() > request.give_up_at;
   if (!is_late && target::lends_memory(pid)) return put_off(asked);
@@ -533,6 +534,14 @@ Status MailService::let_go_of_other(const std::shared_ptr<Request>& asked, const
       " has lost its probes, and another of the traced programs may not trace it all the same: " + given.error().text);
   const std::uint64_t refused = shared::kMayNotTrace;
   return request.process->files.write(request.at + offsetof(MailSlot, path), &refused, sizeof refused);
+}
+
+// A child in the memory of the process that it will trace, as LeakSanitizer's, knows what it does: the process is not given back, since
+// that would take the child's memory away as well.
+Status MailService::let_go_of_parent(pid_t pid) {
+  generated_.let_go(pid);
+  if (const auto block = find_block(pid); block && disarm_running(pid, *block)) note_left(pid);
+  return ok();
 }
 
 Status MailService::put_off(const std::shared_ptr<Request>& asked) {

@@ -144,6 +144,7 @@ class MailService {
   Status serve(const std::shared_ptr<Request>& request);
   Status serve_exec(const std::shared_ptr<Request>& request, const Requester& requester);
   Status let_go(Request& request, pid_t pid);
+  Status let_go_of_parent(pid_t pid);
   Status put_off(const std::shared_ptr<Request>& asked);
   Status let_go_of_other(const std::shared_ptr<Request>& asked, const Requester& requester);
   void note_left(pid_t pid);
