@@ -107,7 +107,7 @@ class Frames(harness.TestCase):
         program = self.copy_of(harness.fixture(programs(self)[0]))
         alone = harness.run([program, "exceptions", "again"])
         definitions = [f"r:r_{function} {program}:{function}" for function in FUNCTIONS]
-        seen = harness.run_tool(definitions, [program, "exceptions", "again"], ["-d1"])
+        seen = harness.run_tool(definitions, [program, "exceptions", "again"], ["-d3"])
         self.assertEqual((seen.returncode, seen.stdout), (alone.returncode, alone.stdout), seen.stderr)
         self.assertEqual(seen.counts().get("r_catching_at_the_end"), 2)
 
