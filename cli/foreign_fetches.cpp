@@ -21,16 +21,6 @@ bool records_all(std::string_view place) {
   return has(std::string(spec::kMarker) + ":") || has(std::string(spec::kMark) + ":");
 }
 
-// The words of a condition that are no texts in quotes.
-std::vector<std::string> names_of_condition(std::string_view condition) {
-  std::string words;
-  for (std::size_t at = 0; at < condition.size(); ++at) {
-    if (condition[at] == '"') at = std::min(condition.find('"', at + 1), condition.size() - 1);
-    words += condition[at];
-  }
-  return names_in(words);
-}
-
 bool is_of_all(const std::string& name) { return name == "comm" || name == "common_pid" || name == "cpu"; }
 
 // A field of this name, at a return.
@@ -91,7 +81,7 @@ std::string with_fields(const std::string& given) {
   const auto known =
       has_names ? names_in(std::string_view(place).substr(open, close - open)) : std::vector<std::string>();
   std::string fields;
-  for (const std::string& name : names_of_condition(std::string_view(place).substr(condition + kIf.size())))
+  for (const std::string& name : names_in(without_texts(std::string_view(place).substr(condition + kIf.size()))))
     if (!is_of_all(name) && std::find(known.begin(), known.end(), name) == known.end())
       fields += " " + field_of(name, is_return);
   return place.substr(0, condition) + fields + place.substr(condition);

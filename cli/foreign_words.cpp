@@ -78,6 +78,15 @@ std::string fetches_in(std::string_view program) {
   return found;
 }
 
+std::string without_texts(std::string_view condition) {
+  std::string words;
+  for (std::size_t at = 0; at < condition.size(); ++at) {
+    if (condition[at] == '"') at = std::min(condition.find('"', at + 1), condition.size() - 1);
+    words += condition[at];
+  }
+  return words;
+}
+
 std::string filter_of(std::string_view condition) {
   condition = trimmed(condition);
   const bool is_comm = condition.starts_with("comm == \"") && condition.find('"', 9) == condition.size() - 1;
@@ -94,15 +103,11 @@ std::string filter_of(std::string_view condition) {
     if (const std::string text = " " + name + "=" + fetch_of(name) + ":string"; fetches.find(text) == std::string::npos)
       fetches += text;
   }
-  std::string unquoted;
-  for (std::size_t at = 0; at < plain.size(); ++at) {
-    if (plain[at] == '"') at = std::min(plain.find('"', at + 1), plain.size() - 1);
-    if (plain[at] != '"') unquoted += plain[at];
-  }
-  const bool is_plain = std::all_of(unquoted.begin(), unquoted.end(), [](char c) {
-    return is_word(c) || std::string_view(" =!<>&|()").find(c) != std::string_view::npos;
+  const std::string words = without_texts(plain);
+  const bool is_plain = std::all_of(words.begin(), words.end(), [](char c) {
+    return is_word(c) || std::string_view(" =!<>&|()\"").find(c) != std::string_view::npos;
   });
-  for (const std::string& name : names_in(unquoted)) {
+  for (const std::string& name : names_in(words)) {
     const std::string fetch = fetch_of(name);
     if (fetch.empty()) return {};
     if (fetches.find(" " + name + "=") == std::string::npos) fetches += " " + name + "=" + fetch;

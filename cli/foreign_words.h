@@ -31,6 +31,9 @@ std::string fetch_of(std::string_view name);
 // What an action records, "{ printf("%s", str(arg0)); }", as fetch arguments with a blank before each.
 std::string fetches_in(std::string_view action);
 
+// A condition with a quote in place of each text in quotes.
+std::string without_texts(std::string_view condition);
+
 // "arg1 == 3", whose words are fields here: " arg1=$arg2 if arg1 == 3". Empty: it says more.
 std::string filter_of(std::string_view condition);
 

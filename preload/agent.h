@@ -187,7 +187,7 @@ u32 index_of(const ProcessBlock& block, const Point& point);
 const shared::Undo& undo_of(const ProcessBlock& block, const Point& point);
 
 // mail.cpp. Sends a request to the tool and executes the system calls that the tool commands, until it is done. Bounded. False:
-// the tool has not served it. `answer`: what the tool has left in place of the path then.
+// the tool has not served it. `answer`: what stands in `folder` then.
 struct Request {
   shared::MailKind kind;
   u32 tid;

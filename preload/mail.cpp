@@ -284,7 +284,7 @@ bool ask_tool(ProcessBlock& block, AreaHeader* area, const Request& request, u64
     return !(is_refused = refusals.are_enough()) && !is_over(area);
   });
   if (!is_done && !is_refused && !is_over(area)) give_up(block, area);
-  if (is_done && answer != nullptr) *answer = slot->path;
+  if (is_done && answer != nullptr) *answer = slot->folder;
   free_slot(box, *slot);
   return is_done;
 }

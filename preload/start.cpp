@@ -31,13 +31,9 @@ bool has_probes(char** environment) {
 
 // Valgrind, which loads libraries of its own beside this one, would not pass breakpoints on.
 bool is_translated(char** environment) {
-  constexpr char kOwn[] = "/vgpreload_";
   const char* libraries = variable(environment, "LD_PRELOAD=");
-  for (; libraries != nullptr && *libraries != 0; ++libraries) {
-    u32 same = 0;
-    while (kOwn[same] != 0 && libraries[same] == kOwn[same]) ++same;
-    if (kOwn[same] == 0) return true;
-  }
+  for (; libraries != nullptr && *libraries != 0; ++libraries)
+    if (starts_with(libraries, "/vgpreload_")) return true;
   return false;
 }
 

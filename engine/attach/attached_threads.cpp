@@ -37,10 +37,9 @@ Status AgentCalls::ask_thread(const target::StoppedProcess::Thread& thread, shar
   return ask(order);
 }
 
-std::vector<shared::ThreadEntry> thread_entries(target::Target& process, const Block& block) {
+std::vector<shared::ThreadEntry> thread_entries(target::Target& process, Addr block, const shared::ProcessBlock& head) {
   std::vector<shared::ThreadEntry> entries(shared::kThreadEntries);
-  const Addr at = block.address() + block.head().thread_offset;
-  if (!process.read(at, entries.data(), entries.size() * sizeof entries[0])) entries.clear();
+  if (!process.read(block + head.thread_offset, entries.data(), entries.size() * sizeof entries[0])) entries.clear();
   return entries;
 }
 

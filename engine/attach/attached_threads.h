@@ -35,9 +35,9 @@ class AgentCalls {
 bool has_control_block(target::StoppedProcess& process, const target::StoppedProcess::Thread& thread,
                        std::int32_t tid_offset);
 
-// The agent's entries, as they are now; empty where they cannot be read. entry_in: that for the thread with this thread pointer; all
+// The agent's entries in the block at this address, as they are now; empty where they cannot be read. entry_in: that for the thread with this thread pointer; all
 // 0: there is none.
-std::vector<shared::ThreadEntry> thread_entries(target::Target& process, const Block& block);
+std::vector<shared::ThreadEntry> thread_entries(target::Target& process, Addr block, const shared::ProcessBlock& head);
 shared::ThreadEntry entry_in(const std::vector<shared::ThreadEntry>& entries, std::uint64_t thread_pointer);
 
 }  // namespace uprobe::control

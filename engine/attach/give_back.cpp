@@ -21,6 +21,7 @@
 #include "engine/base/procfs.h"
 #include "engine/base/signal_masked_thread.h"
 #include "engine/patch/disarm.h"
+#include "engine/process/block_check.h"
 #include "engine/process/processes.h"
 #include "engine/shared/mailbox.h"
 #include "engine/target/attachable.h"
@@ -204,7 +205,7 @@ class GivingBack {
   Status drain() {
     std::size_t first = 0;  // those before it are at rest: none of them has run since it was looked at
     while (!is_late()) {
-      entries_ = thread_entries(process_, block_);
+      entries_ = thread_entries(process_, block_.address(), block_.head());
       const auto& threads = process_.threads();
       while (first < threads.size() && !is_busy(threads[first]) && !is_late()) ++first;
       if (first == threads.size()) return ok();
@@ -286,13 +287,13 @@ bool has_blocked_signals(pid_t pid) {
   const auto at = find_block(pid);
   if (!files || !at) return false;
   target::RunningTarget target(files.take());
-  const auto block = Block::read(target, *at);
-  if (!block) return false;
-  const std::vector<shared::ThreadEntry> entries = thread_entries(target, *block);
+  shared::ProcessBlock head{};
+  if (!target.read(*at, &head, sizeof head) || !check_head(head)) return false;
+  const std::vector<shared::ThreadEntry> entries = thread_entries(target, *at, head);
   const auto blocks_ours = [](const shared::ThreadEntry& e) {
     return e.thread != 0 && (e.blocked & shared::kOurSignals) != 0;
   };
-  return (block->head().start_blocked & shared::kOurSignals) != 0 || std::ranges::any_of(entries, blocks_ours);
+  return (head.start_blocked & shared::kOurSignals) != 0 || std::ranges::any_of(entries, blocks_ours);
 }
 
 // Finds the agent while the process runs. If the process has called execve since then, it has another agent, or none.

@@ -136,7 +136,7 @@ class Handlers {
 // be out of date.
 Status lead_handlers_back(StoppedProcess& process, Block& block) {
   if ((block.head().flags & shared::kBlockLeadsBack) == 0 || block.head().tid_offset == 0) return ok();
-  const std::vector<shared::ThreadEntry> entries = thread_entries(process, block);
+  const std::vector<shared::ThreadEntry> entries = thread_entries(process, block.address(), block.head());
   std::vector<Thread> threads;
   for (const Thread& thread : process.threads())
     if ((entry_in(entries, arch::thread_pointer(thread.registers)).blocked & shared::kOurSignals) != 0)

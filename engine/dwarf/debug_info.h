@@ -24,7 +24,7 @@ struct CodeLine {
   int line = 0;
 };
 
-// Whether a path names a file as the user does, by the last of its parts: "src/file.c" of "/work/src/file.c".
+// Whether a path names a file as the user does, by the last of its parts: "src/file.c" of "/home/user/src/file.c".
 bool ends_with_path(std::string_view path, std::string_view end);
 
 // A variable that is visible at a place.

@@ -101,8 +101,8 @@ struct Lane {
   alignas(16) std::array<char, 65536> stack;
 };
 
-// Whether something is the case soon, for a thread that stays awake meanwhile. Where others wait for the processor each sched_yield
-// lasts as long as they may run, so that the two halves had better sleep: whom a wake reaches runs at once.
+// Whether something is the case soon, for a thread that stays awake until then. Where other threads wait for the processor each
+// sched_yield lasts as long as they may run. There the two halves sleep, since the kernel lets a thread that is woken run soon.
 template <class Condition>
 bool is_soon(Lane& lane, const Condition& is_the_case) {
   constexpr int kMostLooks = 50;

@@ -195,7 +195,6 @@ bool ExecFollower::look_at(Pending& p) {
   return true;
 }
 
-// The file may have been exchanged since its call was announced, so the credentials of the new process decide.
 namespace {
 
 // Valgrind executes the program in translation, and would not pass its breakpoints on.
@@ -207,6 +206,7 @@ bool is_valgrind(pid_t pid) {
 
 }  // namespace
 
+// The file may have been exchanged since its call was announced, so the credentials of the new process decide.
 Status ExecFollower::load(const Pending& p, target::PtraceTarget& target) {
   if (is_valgrind(target.pid()))
     return Error{.code = Code::refused, .text = "valgrind executes it in translation, where no probe can be"};

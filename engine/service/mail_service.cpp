@@ -533,7 +533,7 @@ Status MailService::let_go_of_other(const std::shared_ptr<Request>& asked, const
       procfs::called(pid) +
       " has lost its probes, and another of the traced programs may not trace it all the same: " + given.error().text);
   const std::uint64_t refused = shared::kMayNotTrace;
-  return request.process->files.write(request.at + offsetof(MailSlot, path), &refused, sizeof refused);
+  return request.process->files.write(request.at + offsetof(MailSlot, folder), &refused, sizeof refused);
 }
 
 // A child in the memory of the process that it will trace, as LeakSanitizer's, knows what it does: the process is not given back, since

@@ -30,15 +30,16 @@ inline constexpr u32 kMailSlots = 31;
 // A command number that is no system call: call the function at address command[1] (no arguments); result is what it returns.
 inline constexpr u64 kCallFunction = ~u64{0};
 
-inline constexpr u64 kMayNotTrace = ~u64{0};
+// The answer of the tool to leave_one, in `folder`; 0: the process has been left.
+inline constexpr u64 kMayNotTrace = 1;
 
 enum class MailState : u32 { none, request, working, command, result, done, abandoned, accepted, left };
 
 // exec_begins: the thread is about to call execve; the tool seizes it. exec_failed: the call came back. code_mapped: the
 // contents of an address range are gone, and code of a file may have taken their place. leave_me: another process is about to
 // trace the requester; its breakpoints are removed for good; path = 1 if the handlers are its own. leave_one: the same for the
-// process with the thread that the requester calls `path`; the tool puts kMayNotTrace there where it cannot. process_begins: the tool tells a child of fork, in another PID
-// namespace, its number in the tool's. sequence_aborted: a breakpoint has made the kernel abort a restartable sequence; path =
+// process with the thread that the requester calls `path`; the tool puts kMayNotTrace into `folder` where it cannot. process_begins:
+// the tool tells a child of fork, in another PID namespace, its number in the tool's. sequence_aborted: a breakpoint has made the kernel abort a restartable sequence; path =
 // its abort handler, folder = the thread's stack pointer there.
 enum class MailKind : u32 {
   none,

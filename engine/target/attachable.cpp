@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -18,6 +19,7 @@
 #include "engine/base/procfs.h"
 #include "engine/base/regular_file.h"
 #include "engine/base/roles.h"
+#include "engine/target/process_list.h"
 #include "engine/target/process_stat.h"
 #include "engine/target/seccomp.h"
 #include "engine/target/target.h"
@@ -158,13 +160,7 @@ Status check_lending(pid_t pid) {
 }
 
 bool lends_memory(pid_t pid) {
-  for (const pid_t tid : threads_of(pid)) {
-    const auto children = procfs::read(pid, tid, "children");
-    std::istringstream words(children ? *children : std::string());
-    for (pid_t child = 0; words >> child;)
-      if (share_memory(pid, child)) return true;
-  }
-  return false;
+  return std::ranges::any_of(children_of(pid), [pid](pid_t child) { return share_memory(pid, child); });
 }
 
 bool may_lend_memory(pid_t pid, pid_t tid) {

@@ -271,13 +271,10 @@ Status StoppedProcess::let_run(pid_t tid, std::chrono::microseconds moment) {
 namespace {
 
 // At the entry of a system call: the thread stands in front of it again, even if we were killed now (with no call the kernel
-// leaves the result alone; do_syscall_64). `is_filtered`: seccomp filters would still be asked about that call, whose number is -1, so
-// the thread makes its call where they cannot be suspended.
-Status take_call_back(pid_t tid, arch::ThreadRegisters registers, bool is_filtered) {
-  const bool is_taken_back = !is_filtered || (can_suspend_filters() && suspend_filters(tid, true));
+// leaves the result alone; do_syscall_64).
+Status take_call_back(pid_t tid, arch::ThreadRegisters registers) {
   arch::take_call_back(registers);
-  if (is_taken_back && ::ptrace(PTRACE_SETREGS, tid, nullptr, &registers) != 0) return ptrace_error("PTRACE_SETREGS");
-  return ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0 ? ok() : Status(ptrace_error("PTRACE_INTERRUPT"));
+  return ::ptrace(PTRACE_SETREGS, tid, nullptr, &registers) == 0 ? ok() : Status(ptrace_error("PTRACE_SETREGS"));
 }
 
 }  // namespace
@@ -327,8 +324,11 @@ Status StoppedProcess::let_out(pid_t tid, std::chrono::microseconds moment,
     arch::ThreadRegisters registers{};
     if (::ptrace(PTRACE_GETREGS, tid, nullptr, &registers) != 0) return ptrace_error("PTRACE_GETREGS");
     if (!in_call || is_ours(arch::call_place(registers))) continue;
-    is_suspended = is_filtered(tid) && can_suspend_filters();
-    RETURN_IF_ERROR(take_call_back(tid, registers, is_filtered(tid)));
+    // Seccomp filters would still be asked about the call, whose number is -1 then: where they cannot be suspended the thread makes it.
+    const bool has_filter = is_filtered(tid);
+    is_suspended = has_filter && can_suspend_filters() && suspend_filters(tid, true);
+    if (!has_filter || is_suspended) RETURN_IF_ERROR(take_call_back(tid, registers));
+    if (::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) != 0) return ptrace_error("PTRACE_INTERRUPT");
     request = PTRACE_CONT;
   }
 }

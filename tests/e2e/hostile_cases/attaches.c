@@ -3,6 +3,7 @@
 // and after it lets go, and the libraries that they load later stay unprobed.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -73,6 +74,9 @@ int main(void) {
     attach_to(PTRACE_ATTACH, by_thread);
     attach_to(PTRACE_SEIZE, by_thread);
   }
-  printf("%ld\n", ptrace(PTRACE_ATTACH, 0x7ffffff0, 0, 0));
+  for (int i = 0; i < 2; ++i) {
+    const long result = ptrace(PTRACE_ATTACH, i == 0 ? 0x7ffffff0 : -1, 0, 0);
+    printf("%ld, errno %d\n", result, errno);
+  }
   return probed(1) - 2;
 }
