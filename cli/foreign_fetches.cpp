@@ -73,7 +73,7 @@ std::string with_fields(const std::string& given) {
   std::size_t condition = given.find(kIf);
   if (condition == std::string::npos || records_all(std::string_view(given).substr(0, condition))) return given;
   const bool is_return = given.substr(0, condition).find("%return") != std::string::npos;
-  const std::string place = is_return ? with_named_values(given, condition) : given;
+  std::string place = is_return ? with_named_values(given, condition) : given;
   condition = place.find(kIf);
   const std::size_t open = place.find('('), close = place.rfind(')', condition);
   const bool has_names = open < condition && close != std::string::npos && close + 1 == condition;
