@@ -226,6 +226,8 @@ Expert:
       --strict              accept exactly the definitions that the kernel
                             accepts
       --force               allow a probe at an offset inside an instruction
+      --no-cache            look into each file anew: what was found out about
+                            files is kept in ~/.cache/uprobe-run
       --allow-change        triggers may change the program, in processes of the
                             user who calls uprobe-run
       --skip-refused        if some definitions are refused, arm the others and

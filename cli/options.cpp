@@ -209,6 +209,7 @@ constexpr std::array kRows = {
     Row{0, "until", required_argument, "WHICH", set_until},
     Row{'D', "daemonize", no_argument, "", [](Options& o, Text) { return o.daemonize = true, ok(); }},
     Row{0, "force", no_argument, "", [](Options& o, Text) { return o.force = true, ok(); }},
+    Row{0, "no-cache", no_argument, "", [](Options& o, Text) { return o.no_cache = true, ok(); }},
     Row{0, "allow-change", no_argument, "", [](Options& o, Text) { return o.allows_change = true, ok(); }},
     Row{0, "skip-refused", no_argument, "", [](Options& o, Text) { return o.skip_refused = true, ok(); }},
     Row{0, "tier", required_argument, "TIER", [](Options& o, Text v) { return store(o.tier, parse_tier(v)); }},

@@ -86,6 +86,7 @@ struct Options {
   bool json = false;     // for --check and -c
   bool profile = false;  // uprobe_profile's lines after the trace
   bool force = false;
+  bool no_cache = false;
   bool allows_change = false;
   bool skip_refused = false;
   plan::Tier tier = plan::Tier::automatic;

@@ -34,6 +34,7 @@
 #include "cli/top.h"
 #include "cli/version.h"
 #include "engine/base/debuginfod.h"
+#include "engine/facts/kept_facts.h"
 #include "engine/base/process_paths.h"
 
 namespace uprobe::cli {
@@ -478,6 +479,7 @@ Outcome run_cli(const std::vector<std::string>& arguments, Engine& engine, const
   }
   const Call call{options.take(), engine, streams, diagnostics, arguments};
   const TellsFetches tells(call);
+  if (!call.options.no_cache) facts::keep_facts();
   switch (call.options.mode) {
     case Mode::help:
       return print(call, help_text());

@@ -42,7 +42,7 @@ Status Armer::arm(target::Target& target, Addr at, const Changed& changed) {
   if (target.read(at + offsetof(shared::ProcessBlock, left), &left, sizeof left) && left != 0) return ok();
   auto block = state_.known.take(target, at);
   if (!block) return block.error();
-  Status armed = arm(target, *block, changed);
+  Status armed = look(target, *block, changed);
   if (armed) return state_.known.keep(block.take()), ok();
   const std::uint32_t none = 0;  // the next library hook asks for it once more
   static_cast<void>(target.write(at + offsetof(shared::ProcessBlock, quiet_hooks), &none, sizeof none));
@@ -50,6 +50,11 @@ Status Armer::arm(target::Target& target, Addr at, const Changed& changed) {
 }
 
 Status Armer::arm(target::Target& target, Block& block, const Changed& changed) {
+  admit(block);
+  return look(target, block, changed);
+}
+
+Status Armer::look(target::Target& target, Block& block, const Changed& changed) {
   const auto maps = target.maps();
   if (!maps) return maps.error();
   if (!state_.own.searches_apart()) state_.own.trim();

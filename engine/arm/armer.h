@@ -21,7 +21,9 @@ class Armer {
  public:
   explicit Armer(const ProbeSet& probes, const ArmOptions& options = {}) : state_(probes, options) {}
 
-  // `block` must be the process's. The target is stopped, or one of its threads waits for the tool.
+  // A process has this block from the tool: blocks of the session may have as much room from now on (block_cache.h).
+  void admit(const Block& block) { state_.known.allow(block.head().point_capacity); }
+  // Admits a process that has just come, and arms it; `block` is what it was given. The target is stopped, or one of its threads waits for the tool.
   Status arm(target::Target& target, Block& block, const Changed& changed = {});
   // Does the slow part ahead of time, which needs no stopped process: reads and plans the files that are mapped there.
   void look_ahead(target::Target& target);
@@ -33,7 +35,7 @@ class Armer {
   void take_found() { state_.own.take_found(); }
   // Whether arm() has nothing to do for a process after it has mapped code (process_look.h).
   bool has_nothing_to_arm(target::Target& target, Addr block, const Changed& mapped);
-  // arm() for the block at `block`; does nothing once the breakpoints have been removed (disarm).
+  // The same later, for the block at `block`; does nothing once the breakpoints have been removed (disarm).
   Status arm(target::Target& target, Addr block, const Changed& changed);
   // Call when a block was armed for the first time: requests will name it by its address.
   void keep(Block block) { state_.known.keep(std::move(block)); }
@@ -56,6 +58,8 @@ class Armer {
   const ArmReport& report() const { return state_.report; }
 
  private:
+  Status look(target::Target& target, Block& block, const Changed& changed);
+
   ArmState state_;
   FutureJumps future_{state_};
 };

@@ -65,7 +65,7 @@ Status Armer::mend(target::Target& target, Addr at) {
   state_.awaited.forget(target.pid());
   if (procfs::tracer_of(target.pid()) != 0) return ok();
   const auto maps = target.maps();
-  auto now = Block::read(target, at);
+  auto now = state_.known.read(target, at);
   if (!maps || !now || now->head().left != 0 || is_being_changed(now->head())) return ok();
   std::vector<Patch> patches;
   TextView again(target);

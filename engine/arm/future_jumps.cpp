@@ -118,7 +118,7 @@ void FutureJumps::forget_ended() {
 Status FutureJumps::step(target::Target& target, Addr at, std::span<const std::uint32_t> points) {
   const pid_t pid = target.pid();
   if (points.empty()) return forget(pid), ok();
-  auto block = Block::read(target, at);
+  auto block = state_.known.read(target, at);
   if (!block) return block.error();
   const auto tracer = procfs::tracer_of(pid);
   const bool is_traced = tracer != 0;  // or has ended

@@ -106,7 +106,7 @@ Result<bool> add_in(ProcessArming& process, const target::Mapping& m, const Prob
 }  // namespace
 
 Status add_points(ArmState& state, target::Target& target, Addr at, const ProbeSet& more) {
-  auto block = Block::read(target, at);
+  auto block = state.known.read(target, at);
   if (!block) return block.error();
   if (block->head().left != 0) return ok();
   RETURN_IF_ERROR(hear_all_hooks(state, target, *block));
@@ -134,7 +134,7 @@ Status add_points(ArmState& state, target::Target& target, Addr at, const ProbeS
 }
 
 Status watch_point(ArmState& state, target::Target& target, Addr at, const WatchedPlace& place) {
-  auto block = Block::read(target, at);
+  auto block = state.known.read(target, at);
   if (!block) return block.error();
   if (block->head().left != 0) return Error{.code = Code::refused, .text = "the process has left the session"};
   const auto known = block->find(place.address);
@@ -154,7 +154,7 @@ Status watch_point(ArmState& state, target::Target& target, Addr at, const Watch
 }
 
 Status count_semaphores(ArmState& state, target::Target& target, Addr at) {
-  auto block = Block::read(target, at);
+  auto block = state.known.read(target, at);
   if (!block) return block.error();
   if (block->head().left != 0) return ok();
   RETURN_IF_ERROR(count_semaphores(state, target, *block));
@@ -182,7 +182,7 @@ Status mend_semaphores(ArmState& state, target::Target& target, Addr at) {
 
 Status remove_points(ArmState& state, target::Target& target, Addr at,
                      const std::function<bool(std::uint16_t)>& is_live) {
-  auto block = Block::read(target, at);
+  auto block = state.known.read(target, at);
   if (!block) return block.error();
   if (block->head().left != 0) return ok();
   RETURN_IF_ERROR(count_semaphores(state, target, *block));

@@ -117,31 +117,35 @@ Status ProcessLook::look_at(const target::Mapping& m, const KnownMapping* known)
 
 // Retires points whose code is gone (dlclose): what is mapped there later is not theirs.
 Status ProcessLook::retire(const Changed& range) {
+  std::vector<std::uint32_t> gone;
   for (const std::uint32_t i : block_.points_in(range.begin, range.end)) {
     const shared::Point& point = block_.points()[i];
-    if (point.state == static_cast<std::uint32_t>(shared::PointState::armed) &&
-        !process_.has_standing(Addr{point.address}))
-      RETURN_IF_ERROR(retire(i));
+    const bool is_armed = point.state == static_cast<std::uint32_t>(shared::PointState::armed);
+    if (!is_armed || process_.has_standing(Addr{point.address})) continue;
+    const auto is_gone = has_gone(i);
+    if (!is_gone) return is_gone.error();
+    if (*is_gone) gone.push_back(i);
   }
-  return ok();
+  if (gone.empty()) return ok();
+  RETURN_IF_ERROR(process_.change());
+  std::ranges::sort(gone);  // neighbours are written at once
+  return block_.set_states(process_.target, gone, shared::PointState::unmapped);
 }
 
-// Unless its code is there after all.
-Status ProcessLook::retire(std::uint32_t index) {
+// False: its code is there after all.
+Result<bool> ProcessLook::has_gone(std::uint32_t index) {
   const shared::Point& point = block_.points()[index];
   const target::Mapping* m = target::mapping_at(process_.maps, Addr{point.address});
-  if (m != nullptr && known_at(untouched_, m->begin) != nullptr) return ok();
-  if (m != nullptr && was_there(before_, *m) && has_armed_text(process_.target, block_, point)) {
+  if (m == nullptr) return true;
+  if (known_at(untouched_, m->begin) != nullptr) return false;
+  if (was_there(before_, *m) && has_armed_text(process_.target, block_, point)) {
     RETURN_IF_ERROR(process_.look_at_following(index));
     looked_at_[m->begin] = {m->begin, m->end, m->offset, m->device, m->inode, {}, false};
-    return ok();
+    return false;
   }
-  if (m != nullptr && has_its_code(process_.target, block_, index, *m)) {
-    if (!can_be_armed(*m)) looked_at_[m->begin] = {.begin = m->begin, .end = m->end};
-    return ok();
-  }
-  RETURN_IF_ERROR(process_.change());
-  return block_.set_state(process_.target, index, shared::PointState::unmapped);
+  if (!has_its_code(process_.target, block_, index, *m)) return true;
+  if (!can_be_armed(*m)) looked_at_[m->begin] = {.begin = m->begin, .end = m->end};
+  return false;
 }
 
 std::vector<KnownMapping> ProcessLook::all_known() const {

@@ -23,7 +23,7 @@ class ProcessLook {
  private:
   Status look_at(const target::Mapping& m, const KnownMapping* known);
   Status retire(const Changed& range);
-  Status retire(std::uint32_t point);
+  Result<bool> has_gone(std::uint32_t point);
   std::vector<KnownMapping> all_known() const;
 
   ArmState& state_;

@@ -23,6 +23,7 @@
 #include "engine/elf/relocations.h"
 #include "engine/elf/rseq_sections.h"
 #include "engine/elf/symbol_tables.h"
+#include "engine/facts/kept_facts.h"
 
 namespace uprobe::elf {
 namespace {
@@ -37,6 +38,13 @@ constexpr std::uint64_t kMostOfInstalled = std::uint64_t{256} << 20;
 
 bool is_installed(const struct stat& status) {
   return (status.st_uid == 0 || status.st_uid == ::geteuid()) && (status.st_mode & S_IWOTH) == 0;
+}
+
+// Whether it is worth while to keep facts about a file from run to run, and no other user can have a say in them.
+bool may_be_kept(const struct stat& status) {
+  constexpr off_t kLeast = 256 << 10;
+  const bool is_of_others = status.st_uid != 0 && status.st_uid != ::geteuid();
+  return status.st_size >= kLeast && !is_of_others && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
 // Of the file's functions; with more, it counts as having none.
@@ -120,6 +128,7 @@ struct ElfFile::Data {
   std::string path;
   Identity identity;
   NamedBy whom = NamedBy::user;
+  bool may_be_kept = false;
   FileBytes bytes;
   Image image;
   SymbolTables tables;
@@ -141,6 +150,8 @@ struct ElfFile::Data {
   std::vector<std::uint64_t> reach;  // by range: the largest end of it and all before it
   std::once_flag signals_once;
   std::vector<Range> signals;
+  std::once_flag key_once;
+  facts::ContentKey key;
   std::once_flag rseq_once;
   std::vector<RseqSection> rseq;
 
@@ -236,9 +247,10 @@ Result<ElfFile> ElfFile::open(const std::string& path, NamedBy whom) {
   const struct stat& status = file->about;
   if (static_cast<std::uint64_t>(status.st_size) > kMaxFileBytes)
     return Error{.code = Code::limit, .text = "is larger than 2 GiB", .where = path};
-  return Data::make(path, Identity{status.st_dev, status.st_ino},
-                    FileBytes::read(file->fd, static_cast<std::uint64_t>(status.st_size), most_of(status, whom), path),
-                    whom);
+  auto bytes = FileBytes::read(file->fd, static_cast<std::uint64_t>(status.st_size), most_of(status, whom), path);
+  auto made = Data::make(path, Identity{status.st_dev, status.st_ino}, std::move(bytes), whom);
+  if (made) made->data_->may_be_kept = may_be_kept(status);
+  return made;
 }
 
 Result<ElfFile> ElfFile::parse(std::string path, std::span<const std::uint8_t> bytes) {
@@ -422,6 +434,15 @@ std::vector<std::uint64_t> ElfFile::known_starts() const {
   std::merge(starts.begin(), starts.end(), others.begin(), others.end(), std::back_inserter(all));
   all.erase(std::unique(all.begin(), all.end()), all.end());
   return all;
+}
+
+// What is found in a file depends on its bytes, and on how much of it is looked at.
+std::optional<facts::ContentKey> ElfFile::facts_key() const {
+  if (!data_->may_be_kept || !facts::are_kept()) return std::nullopt;
+  std::call_once(data_->key_once, [this] {
+    data_->key = facts::key_of(bytes(), {static_cast<std::uint64_t>(data_->whom), 0});
+  });
+  return data_->key;
 }
 
 std::span<const RseqSection> ElfFile::rseq_sections() const {

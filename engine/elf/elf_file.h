@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engine/base/result.h"
+#include "engine/facts/content_key.h"
 #include "engine/names/demangle.h"
 
 namespace uprobe::elf {
@@ -92,6 +93,9 @@ class ElfFile {
   const std::string& interpreter() const;          // empty: static (or a library)
   LinkNames link_names() const;
   std::span<const std::uint8_t> bytes() const;  // the file's contents
+  // By which facts about it are kept from run to run (engine/facts/kept_facts.h). Nothing: they are not, since it is small, or other users may
+  // write to it, or nothing is kept at all.
+  std::optional<facts::ContentKey> facts_key() const;
 
   std::optional<std::uint64_t> address_of_offset(std::uint64_t offset) const;  // through PT_LOAD
   std::optional<std::uint64_t> offset_of_address(std::uint64_t address) const;

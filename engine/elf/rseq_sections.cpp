@@ -5,11 +5,13 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <optional>
 #include <tuple>
 
 #include "arch/abi/rseq.h"
 #include "engine/elf/image.h"
 #include "engine/elf/relocations.h"
+#include "engine/facts/kept_facts.h"
 
 namespace uprobe::elf {
 namespace {
@@ -218,7 +220,9 @@ class Descriptors {
 
 }  // namespace
 
-std::vector<RseqSection> rseq_sections(const ElfFile& file) {
+namespace {
+
+std::vector<RseqSection> look_for_sections(const ElfFile& file) {
   const Result<Image> image = Image::parse(BytesView(file.bytes()));
   if (!image) return {};
   const Section* section = image->find_section(SHT_PROGBITS, "__rseq_cs");
@@ -229,6 +233,39 @@ std::vector<RseqSection> rseq_sections(const ElfFile& file) {
   descriptors.add_without_descriptor(aborts);
   descriptors.add_by_shape();
   return descriptors.take();
+}
+
+struct SequencesForm {
+  using Facts = std::vector<RseqSection>;
+  static constexpr std::uint64_t kExact = 1, kLikeness = 2;
+
+  static void pack(facts::Packer& to, const Facts& sections) {
+    to.put(sections.size());
+    for (const RseqSection& one : sections)
+      for (const std::uint64_t number :
+           {one.code.begin, one.code.end, one.abort, (one.is_exact ? kExact : 0) | (one.is_likeness ? kLikeness : 0)})
+        to.put(number);
+  }
+  static std::optional<Facts> unpack(facts::Unpacker& from) {
+    Facts sections;
+    std::uint64_t left = 0;
+    if (!from.take(left)) return std::nullopt;
+    for (; left != 0; --left) {
+      RseqSection one;
+      std::uint64_t is = 0;
+      if (!from.take(one.code.begin) || !from.take(one.code.end) || !from.take(one.abort) || !from.take(is))
+        return std::nullopt;
+      one.is_exact = (is & kExact) != 0, one.is_likeness = (is & kLikeness) != 0;
+      sections.push_back(one);
+    }
+    return sections;
+  }
+};
+
+}  // namespace
+
+std::vector<RseqSection> rseq_sections(const ElfFile& file) {
+  return facts::kept_or_found<SequencesForm>(file.facts_key(), "sequences", [&] { return look_for_sections(file); });
 }
 
 }  // namespace uprobe::elf

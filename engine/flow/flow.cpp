@@ -2,6 +2,7 @@
 #include "engine/flow/flow.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <future>
 #include <thread>
@@ -10,6 +11,7 @@
 #include "arch/code/scan.h"
 #include "engine/elf/eh_frame.h"
 #include "engine/elf/image.h"
+#include "engine/facts/kept_facts.h"
 #include "engine/flow/code_pointers.h"
 #include "engine/flow/jump_table.h"
 
@@ -142,15 +144,86 @@ FileFlow::FileFlow(const elf::ElfFile& file, unsigned threads) : file_(file), ma
   if (!image) return;
   go_ = go_program_of(*image);
   has_patchable_entries_ = has_section(*image, "__patchable_function_entries") || has_section(*image, "xray_instr_map");
-  const auto frames = elf::frames_of(*image);
-  functions_ = swept_functions(frames, file.function_ranges());
-  const auto starts = file.known_starts();
-  name_all(*image, frames, starts);
-  resolve_jumps(sweep(*image, starts, threads));
+  if (take_kept()) return;
+  find_out(*image, threads);
+  keep();
+}
+
+void FileFlow::find_out(const elf::Image& image, unsigned threads) {
+  const auto frames = elf::frames_of(image);
+  functions_ = swept_functions(frames, file_.function_ranges());
+  const auto starts = file_.known_starts();
+  name_all(image, frames, starts);
+  resolve_jumps(sweep(image, starts, threads));
   find_unreached();
   spread_trouble();
-  if (!image->dynamic(DT_TEXTREL) && (image->dynamic(DT_FLAGS).value_or(0) & DF_TEXTREL) == 0) return;
+  if (!image.dynamic(DT_TEXTREL) && (image.dynamic(DT_FLAGS).value_or(0) & DF_TEXTREL) == 0) return;
   for (SweptFunction& function : functions_) function.trouble = FlowTrouble::text_relocations;
+}
+
+namespace {
+
+constexpr const char* kKind = "flow";
+
+using FunctionFlag = bool SweptFunction::*;
+constexpr std::array<FunctionFlag, 6> kFunctionFlags = {
+    &SweptFunction::begins_at_call,  &SweptFunction::takes_label,      &SweptFunction::jumps_by_pointer,
+    &SweptFunction::leaves_by_table, &SweptFunction::entered_by_table, &SweptFunction::jumps_anywhere};
+constexpr std::uint64_t kFirstFlag = 256;  // below it: the trouble
+
+void pack(facts::Packer& to, const std::vector<SweptFunction>& functions) {
+  std::vector<std::array<std::uint64_t, 3>> all;
+  all.reserve(functions.size());
+  for (const SweptFunction& function : functions) {
+    std::uint64_t is = static_cast<std::uint64_t>(function.trouble);
+    for (std::size_t i = 0; i < kFunctionFlags.size(); ++i) is |= function.*kFunctionFlags[i] ? kFirstFlag << i : 0;
+    all.push_back({function.range.begin, function.range.end, is});
+  }
+  to.put(all);
+}
+
+bool unpack(facts::Unpacker& from, std::vector<SweptFunction>& functions) {
+  std::vector<std::array<std::uint64_t, 3>> all;
+  if (!from.take(all)) return false;
+  functions.reserve(all.size());
+  for (const auto& [begin, end, is] : all) {
+    const std::uint64_t trouble = is % kFirstFlag;
+    if (trouble > static_cast<std::uint64_t>(FlowTrouble::no_unwind)) return false;
+    SweptFunction& function = functions.emplace_back();
+    function.range = {begin, end};
+    function.trouble = static_cast<FlowTrouble>(trouble);
+    for (std::size_t i = 0; i < kFunctionFlags.size(); ++i) function.*kFunctionFlags[i] = (is & kFirstFlag << i) != 0;
+  }
+  return true;
+}
+
+}  // namespace
+
+void FileFlow::keep() const {
+  const auto key = file_.facts_key();
+  if (!key) return;
+  facts::Packer to;
+  map_.pack(to);
+  pack(to, functions_);
+  for (const auto* addresses : {&pointer_jumps_, &table_targets_, &block_rows_}) to.put(*addresses);
+  facts::keep(*key, kKind, to.bytes());
+}
+
+bool FileFlow::take_kept() {
+  const auto key = file_.facts_key();
+  const auto bytes = key ? facts::find(*key, kKind) : std::nullopt;
+  if (!bytes) return false;
+  facts::Unpacker from(*bytes);
+  FlowMap map(file_);
+  std::vector<SweptFunction> functions;
+  std::array<std::vector<std::uint64_t>, 3> addresses;
+  const bool is_whole = map.unpack(from) && unpack(from, functions) &&
+                        std::ranges::all_of(addresses, [&](auto& all) { return from.take(all); }) && from.is_done();
+  if (!is_whole) return false;
+  map_ = std::move(map), functions_ = std::move(functions);
+  pointer_jumps_ = std::move(addresses[0]);
+  table_targets_ = std::move(addresses[1]), block_rows_ = std::move(addresses[2]);
+  return true;
 }
 
 // Everything but the code itself that names addresses.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Where control can arrive, of all code of a file: the ground on which windows of several instructions stand.
 //
-// Built once per file by one pass over its code: some 20 M instructions a second, and about as much memory as there is code.
+// Built once per file by one pass over its code: some 20 M instructions a second, and about as much memory as there is code. It is kept
+// from run to run (engine/facts/kept_facts.h).
 // Only code with unwind information (.eh_frame) counts as known: compilers make it for every function, what else
 // lies there (hand-made code, a virtual machine's builtins) may be entered in ways of its own.
 #pragma once
@@ -80,6 +81,10 @@ class FileFlow {
  private:
   static unsigned usual_threads();
   struct Share;
+
+  void find_out(const elf::Image& image, unsigned threads);
+  bool take_kept();
+  void keep() const;
 
   void name_all(const elf::Image& image, const std::vector<elf::Frame>& frames,
                 const std::vector<std::uint64_t>& starts);

@@ -2,7 +2,9 @@
 #include "engine/flow/flow_map.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <utility>
 
 namespace uprobe::plan {
 
@@ -38,6 +40,13 @@ std::optional<std::uint64_t> AddressBits::last(std::uint64_t from, std::uint64_t
 
 void AddressBits::add(const AddressBits& others) {
   for (std::size_t i = 0; i < words_.size(); ++i) words_[i] |= others.words_[i];
+}
+
+bool AddressBits::unpack(facts::Unpacker& from) {
+  std::vector<std::uint64_t> words;
+  if (!from.take(words) || words.size() != words_.size()) return false;
+  words_ = std::move(words);
+  return true;
 }
 
 FlowMap::FlowMap(const elf::ElfFile& file) {
@@ -102,6 +111,27 @@ std::size_t FlowMap::bytes() const {
     for (const AddressBits* bits : {&map.named, &map.jumped, &map.entered, &map.starts, &map.stops, &map.padding})
       total += bits->bytes();
   return total;
+}
+
+namespace {
+
+// Of one segment, in one order.
+template <class Map>
+auto sets_of(Map& map) {
+  return std::array{&map.named, &map.jumped, &map.entered, &map.starts, &map.stops, &map.padding};
+}
+
+}  // namespace
+
+void FlowMap::pack(facts::Packer& to) const {
+  for (const SegmentMap& segment : segments_)
+    for (const AddressBits* bits : sets_of(segment)) bits->pack(to);
+}
+
+bool FlowMap::unpack(facts::Unpacker& from) {
+  return std::ranges::all_of(segments_, [&](SegmentMap& segment) {
+    return std::ranges::all_of(sets_of(segment), [&](AddressBits* bits) { return bits->unpack(from); });
+  });
 }
 
 }  // namespace uprobe::plan

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/elf/elf_file.h"
+#include "engine/facts/packing.h"
 
 namespace uprobe::plan {
 
@@ -31,6 +32,9 @@ class AddressBits {
   // Those of a set of the same segment.
   void add(const AddressBits& others);
   std::size_t bytes() const { return words_.size() * sizeof(std::uint64_t); }
+  void pack(facts::Packer& to) const { to.put(words_); }
+  // False: they are not of this segment.
+  bool unpack(facts::Unpacker& from);
 
  private:
   bool holds(std::uint64_t address) const { return address >= begin_ && address < end_; }
@@ -76,6 +80,8 @@ class FlowMap {
   // The file's bytes from a link-time address to the end of its segment.
   std::span<const std::uint8_t> bytes_at(std::uint64_t address) const;
   std::size_t bytes() const;  // of memory
+  void pack(facts::Packer& to) const;
+  bool unpack(facts::Unpacker& from);  // into a map that knows nothing yet; false: it is another file's
 
  private:
   std::vector<SegmentMap> segments_;  // by address

@@ -12,6 +12,7 @@
 #include "arch/code/relocate.h"
 #include "arch/code/scan.h"
 #include "engine/elf/image.h"
+#include "engine/facts/kept_facts.h"
 #include "engine/flow/followed_calls.h"
 #include "engine/flow/go_program.h"
 
@@ -179,10 +180,8 @@ Result<std::vector<elf::Range>> functions_with_syscalls(const elf::ElfFile& file
   return found;
 }
 
-}  // namespace
-
 // Functions may overlap, so that one call is found in each of many.
-Result<std::vector<SystemCallSite>> system_call_sites(const elf::ElfFile& file, bool ends) {
+Result<std::vector<SystemCallSite>> look_for_calls(const elf::ElfFile& file, bool ends) {
   const auto generic = file.find_any("syscall");
   std::vector<SystemCallSite> sites;
   const bool may_jump = !is_go(file);
@@ -202,6 +201,43 @@ Result<std::vector<SystemCallSite>> system_call_sites(const elf::ElfFile& file, 
     scan_function(code, range.begin, *offset, choice, sites);
   }
   return sites;
+}
+
+struct CallsForm {
+  using Facts = Result<std::vector<SystemCallSite>>;
+  static constexpr std::uint64_t kReturns = 1, kMaps = 2, kTooMany = ~std::uint64_t{0};
+
+  static void pack(facts::Packer& to, const Facts& sites) {
+    to.put(sites ? sites->size() : kTooMany);
+    if (!sites) return;
+    for (const SystemCallSite& site : *sites)
+      for (const std::uint64_t number : {site.offset, std::uint64_t{static_cast<std::uint32_t>(site.role)},
+                                         (site.is_signal_return ? kReturns : 0) | (site.maps_memory ? kMaps : 0)})
+        to.put(number);
+  }
+  static std::optional<Facts> unpack(facts::Unpacker& from) {
+    std::vector<SystemCallSite> sites;
+    std::uint64_t left = 0;
+    if (!from.take(left)) return std::nullopt;
+    if (left == kTooMany) return too_many_calls();
+    for (; left != 0; --left) {
+      SystemCallSite site;
+      std::uint64_t role = 0, is = 0;
+      const bool is_whole = from.take(site.offset) && from.take(role) && from.take(is);
+      if (!is_whole || role > static_cast<std::uint32_t>(shared::PointRole::quick_call)) return std::nullopt;
+      site.role = static_cast<shared::PointRole>(role);
+      site.is_signal_return = (is & kReturns) != 0, site.maps_memory = (is & kMaps) != 0;
+      sites.push_back(site);
+    }
+    return sites;
+  }
+};
+
+}  // namespace
+
+Result<std::vector<SystemCallSite>> system_call_sites(const elf::ElfFile& file, bool ends) {
+  return facts::kept_or_found<CallsForm>(file.facts_key(), ends ? "ends" : "calls",
+                                         [&] { return look_for_calls(file, ends); });
 }
 
 }  // namespace uprobe::plan

@@ -61,6 +61,19 @@ Standing standing_of(const Patch& patch, const shared::ArmedText& armed) {
   return spoilt ? Standing::spoilt : Standing::other;
 }
 
+// Frames that return by a stub may live as long as the program. Unwinding through them needs the internal points at
+// _dl_find_object and dl_iterate_phdr, and these need the other internal points.
+bool has_stubs(target::Target& target, const Block& block) {
+  const auto is_asked = [](const shared::Point& point) {
+    const auto role = static_cast<shared::PointRole>(point.role);
+    return role == shared::PointRole::find_object || role == shared::PointRole::iterate_objects;
+  };
+  const Addr flags = block.address() + offsetof(shared::ProcessBlock, flags);
+  std::uint32_t now = 0;
+  return std::any_of(block.points().begin(), block.points().end(), is_asked) && target.read(flags, &now, sizeof now) &&
+         (now & shared::kBlockHasStubs) != 0;
+}
+
 class Disarming {
  public:
   Disarming(target::Target& target, Block& block, const std::vector<target::Mapping>& maps)
@@ -73,7 +86,8 @@ class Disarming {
     RETURN_IF_ERROR(block_.set_states(target_, gone_, shared::PointState::unmapped));
     RETURN_IF_ERROR(restore(probes_, serializer));
     if (keeps_own_) return Error{.code = Code::refused, .text = "the internal points had to stay"};
-    if (has_stubs()) return stubs_stay();
+    if (has_stubs(target_, block_))
+      return Error{.code = Code::refused, .text = "functions are to return by stubs, which have to stay"};
     RETURN_IF_ERROR(restore(own_, serializer));
     return restore(calls_, serializer);
   }
@@ -122,21 +136,6 @@ class Disarming {
   bool stays(Patched outcome, Addr at) {
     std::uint8_t now = 0;
     return outcome == Patched::breakpoint || (outcome == Patched::failed && target_.read(at, &now, 1));
-  }
-  // Frames that return by a stub may live as long as the program. Unwinding through them needs the internal points at
-  // _dl_find_object and dl_iterate_phdr, and these need the other internal points.
-  bool has_stubs() {
-    const auto is_asked = [](const shared::Point& point) {
-      const auto role = static_cast<shared::PointRole>(point.role);
-      return role == shared::PointRole::find_object || role == shared::PointRole::iterate_objects;
-    };
-    const Addr flags = block_.address() + offsetof(shared::ProcessBlock, flags);
-    std::uint32_t now = 0;
-    return std::any_of(block_.points().begin(), block_.points().end(), is_asked) &&
-           target_.read(flags, &now, sizeof now) && (now & shared::kBlockHasStubs) != 0;
-  }
-  static Status stubs_stay() {
-    return Error{.code = Code::refused, .text = "functions are to return by stubs, which have to stay"};
   }
   Status some_left() const {
     return Error{.code = Code::refused, .text = std::to_string(left_) + " probes could not be removed"};
@@ -223,6 +222,14 @@ Status disarm_unstopped(pid_t pid, Addr block, bool keeps_own) {
 }
 
 }  // namespace
+
+bool has_stubs(pid_t pid, Addr at) {
+  auto files = target::ProcessFiles::open(pid);
+  if (!files) return false;
+  target::RunningTarget target(files.take());
+  const auto block = Block::read(target, at);
+  return block && has_stubs(target, *block);
+}
 
 Status disarm_waiting(pid_t pid, Addr block) { return disarm_unstopped(pid, block, false); }
 

@@ -15,6 +15,9 @@ namespace uprobe::control {
 // probe had to stay; then all internal points stay.
 Status take_out(target::Target& target, Block& block, Serializer& serializer);
 
+// Whether functions of a running process return by stubs, or may have done so: then the internal points have to stay for good.
+bool has_stubs(pid_t pid, Addr block);
+
 // Takes out some probes of a session that goes on.
 Status take_out(target::Target& target, Block& block, Serializer& serializer, std::span<const std::uint32_t> points);
 

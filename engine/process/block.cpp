@@ -132,11 +132,11 @@ Result<Block> Block::create(target::Target& target, Addr at, const BlockNeeds& n
   return block;
 }
 
-Result<Block> Block::read(target::Target& target, Addr at) {
+Result<Block> Block::read(target::Target& target, Addr at, std::size_t most_points) {
   Block block(at);
   RETURN_IF_ERROR(target.read(at, block.head_.get(), sizeof *block.head_));
   const ProcessBlock& h = *block.head_;
-  RETURN_IF_ERROR(check_head(h));
+  RETURN_IF_ERROR(check_head(h, most_points));
   RETURN_IF_ERROR(read_table(target, at + h.point_offset, block.points_, h.point_count));
   RETURN_IF_ERROR(read_table(target, at + h.undo_offset, block.undo_, h.undo_count));
   RETURN_IF_ERROR(read_table(target, at + h.consumer_offset, block.consumers_, h.consumer_count));

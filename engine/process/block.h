@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/process/block_check.h"
 #include "engine/shared/process_block.h"
 #include "engine/target/target.h"
 
@@ -49,8 +50,9 @@ class Block {
   static std::uint64_t bytes_for(const BlockNeeds& needs);
   // Lays an empty block out in zeroed memory of the target.
   static Result<Block> create(target::Target& target, Addr at, const BlockNeeds& needs);
-  // Reads the block of a process (a forked child has its parent's). Code::damaged when it is inconsistent.
-  static Result<Block> read(target::Target& target, Addr at);
+  // Reads the block of a process (a forked child has its parent's). Code::damaged when it is inconsistent, or has room for more points
+  // than `most_points`.
+  static Result<Block> read(target::Target& target, Addr at, std::size_t most_points = kMostPoints);
 
   // The stamp of the block at `at`. Equal stamps mean equal contents.
   static Result<std::uint64_t> read_stamp(target::Target& target, Addr at);

@@ -19,7 +19,7 @@ Result<Block> BlockCache::take(target::Target& target, Addr at) {
   const auto known = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& block) {
     return *stamp != 0 && block.stamp() == *stamp && block.address() == at;
   });
-  if (known == blocks_.end()) return Block::read(target, at);
+  if (known == blocks_.end()) return read(target, at);
   Block block = std::move(*known);
   blocks_.erase(known);
   return block;

@@ -6,6 +6,8 @@
 // both until one of them changes, which gives that one a new stamp.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -30,7 +32,12 @@ inline bool is_same(const KnownMapping& known, const target::Mapping& m) {
 
 class BlockCache {
  public:
-  // The block at `at`, from the cache or read.
+  // From now on blocks may have room for so many points, or for as many as an earlier call has named: the room is the tool's choice when a
+  // process comes, and no process may claim a larger one later.
+  void allow(std::size_t points) { most_points_ = std::max(most_points_, points); }
+  // The block at `at`, read.
+  Result<Block> read(target::Target& target, Addr at) const { return Block::read(target, at, most_points_); }
+  // The same, from the cache where it is there.
   Result<Block> take(target::Target& target, Addr at);
   // Returns the block to the cache. Call it when nothing failed.
   void keep(Block block);
@@ -46,6 +53,7 @@ class BlockCache {
     std::uint64_t stamp;
     std::vector<KnownMapping> list;
   };
+  std::size_t most_points_ = 0;
   std::deque<Block> blocks_;  // latest first
   std::deque<Mappings> mappings_;
 };

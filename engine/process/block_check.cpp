@@ -37,11 +37,11 @@ bool is_range(std::uint64_t begin, std::uint64_t bytes) { return begin < kUserEn
 
 bool is_island(const shared::Island& i) { return i.base != 0 && is_range(i.base, i.bytes) && i.used <= i.bytes; }
 
-bool has_sane_counts(const ProcessBlock& h) {
-  return h.block_bytes <= kMostBytes && h.point_capacity <= kMostPoints && h.point_count <= h.point_capacity &&
-         h.undo_count == h.point_count && h.undo_count <= h.undo_capacity && h.undo_capacity <= kMostPoints &&
-         h.consumer_capacity <= 2 * kMostPoints && h.consumer_count <= h.consumer_capacity && h.hash_bits >= 4 &&
-         (1ULL << std::min(h.hash_bits, 63U)) <= 2 * kMostPoints && (1U << h.hash_bits) / 2 >= h.point_capacity &&
+bool has_sane_counts(const ProcessBlock& h, std::size_t most_points) {
+  return h.block_bytes <= kMostBytes && h.point_capacity <= most_points && h.point_count <= h.point_capacity &&
+         h.undo_count == h.point_count && h.undo_count <= h.undo_capacity && h.undo_capacity <= most_points &&
+         h.consumer_capacity <= 2 * most_points && h.consumer_count <= h.consumer_capacity && h.hash_bits >= 4 &&
+         (1ULL << std::min(h.hash_bits, 63U)) <= 2 * most_points && (1U << h.hash_bits) / 2 >= h.point_capacity &&
          h.session_count <= shared::kMaxSessions && h.code_file_count <= shared::kCodeFiles &&
          h.island_count <= shared::kMaxIslands;
 }
@@ -123,9 +123,9 @@ bool is_barred_code(const shared::BarredCode& b) {
 
 }  // namespace
 
-Status check_head(const ProcessBlock& h) {
+Status check_head(const ProcessBlock& h, std::size_t most_points) {
   if (h.magic != shared::kBlockMagic || h.abi_version != shared::kAbiVersion) return wrong("its magic or version");
-  if (!has_sane_counts(h)) return wrong("its counts");
+  if (!has_sane_counts(h, most_points)) return wrong("its counts");
   if (!has_tables_inside(h)) return wrong("its tables");
   if (!std::all_of(h.islands, h.islands + h.island_count, is_island)) return wrong("its islands");
   if (!std::all_of(std::begin(h.barred), std::end(h.barred), is_barred_code)) return wrong("its barred code");

@@ -24,7 +24,8 @@ struct BlockTables {
 };
 
 // Code::damaged, with the reason. The head is checked first, because it contains the sizes of the tables.
-Status check_head(const shared::ProcessBlock& head);
+// `most_points`: kMostPoints or less.
+Status check_head(const shared::ProcessBlock& head, std::size_t most_points = kMostPoints);
 Status check_tables(const shared::ProcessBlock& head, const BlockTables& tables);
 
 }  // namespace uprobe::control

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -38,8 +39,7 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using Number = std::atomic<std::uint32_t>;
 
-constexpr auto kPatience = 1s;           // a page on a disk may take its time
-constexpr auto kLittlePatience = 100ms;  // for a while after an order was left
+constexpr std::chrono::milliseconds kLittlePatience = 100ms;  // for a while after an order was left
 constexpr auto kWhile = 60s;
 constexpr auto kMostPatience = 3s;  // with one that gets on, or that the kernel does not let run
 
@@ -232,8 +232,10 @@ bool wants_to_run(pid_t pid) {
   return state.starts_with('R') || state.starts_with('T');
 }
 
+thread_local std::chrono::milliseconds t_patience = kPatience;
+
 Clock::duration patience() {
-  return Clock::now() < impatient_until.load() ? Clock::duration{kLittlePatience} : kPatience;
+  return Clock::now() < impatient_until.load() ? std::min(kLittlePatience, t_patience) : t_patience;
 }
 
 // Waits for the proxy to be done with the order.
@@ -241,7 +243,7 @@ bool await_done(Lane& lane, const Order& order, std::uint32_t number) {
   constexpr timespec kLook{0, 10'000'000};
   const auto is_done = [&] { return lane.done.load(std::memory_order_acquire) == number; };
   if (is_soon(lane, is_done)) return true;
-  const auto allowed = patience();
+  const auto allowed = patience(), most = 10 * allowed;
   std::uint32_t steps = order.steps;
   const auto begun = Clock::now();
   for (auto since = begun; !is_done();) {
@@ -249,7 +251,8 @@ bool await_done(Lane& lane, const Order& order, std::uint32_t number) {
     wait_for_change(lane.done, number - 1, &kLook);
     const auto now = Clock::now();
     if (order.steps != steps) steps = order.steps, since = now;
-    if (now - begun > kMostPatience || (now - since > allowed && !wants_to_run(lane.pid))) return is_done();
+    const bool is_over = now - since > allowed || now - begun > most;
+    if (now - begun > kMostPatience || (is_over && !wants_to_run(lane.pid))) return is_done();
   }
   return true;
 }
@@ -273,6 +276,8 @@ Outcome carry_out(const std::shared_ptr<Order>& order, uid_t user) {
   forgive(*lane);
   return Outcome::silent;
 }
+
+void limit_patience(std::chrono::milliseconds patience) { t_patience = patience; }
 
 bool is_own(pid_t pid) { return living().has(pid); }
 

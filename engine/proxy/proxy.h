@@ -17,6 +17,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 
@@ -52,6 +53,11 @@ enum class Outcome {
 };
 // Carries out an order that `user` can delay.
 Outcome carry_out(const std::shared_ptr<Order>& order, uid_t user);
+
+// How long this thread waits for an order that does not get on, and ten times as long for one that does. After an order that was left, all
+// threads wait for a tenth of a second at most, for a minute.
+inline constexpr std::chrono::milliseconds kPatience{1000};  // a page on a disk may take its time
+void limit_patience(std::chrono::milliseconds patience);
 
 // Whether the process is one of this tool's own proxies: it has all of the tool's memory, the session's too.
 bool is_own(pid_t pid);

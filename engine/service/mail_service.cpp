@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "engine/service/mail_service.h"
 
-#include <limits.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,8 +19,10 @@
 #include "engine/inject/load.h"
 #include "engine/mailbox/futex.h"
 #include "engine/mailbox/mail_target.h"
+#include "engine/patch/disarm.h"
 #include "engine/process/credentials.h"
 #include "engine/process/processes.h"
+#include "engine/proxy/proxy.h"
 #include "engine/service/domain_guard.h"
 #include "engine/service/loader_events.h"
 #include "engine/target/attachable.h"
@@ -39,6 +40,8 @@ constexpr std::chrono::microseconds kTurn = 100us;
 // The pause between two looks at all processes: this long, and a multiple of the time that one look takes.
 constexpr auto kLookPause = 20ms;
 constexpr int kLookShare = 5;
+// For memory that does not come: where processes of other rights wait as well, and for one request in all.
+constexpr std::chrono::milliseconds kPatienceAmongOthers = 100ms, kMostSilence = 2s;
 constexpr std::size_t kMostStrangers = 4 * shared::kBells;
 
 // The credentials of the session's first processes. Where the session still waits for its first process: the tool's.
@@ -125,14 +128,20 @@ void MailService::loop() {
     while (waiting_ != 0) std::this_thread::sleep_for(kTurn);
   }
   exec_.answer_all();
-  for (const auto& request : std::exchange(put_off_, {})) static_cast<void>(request->thread.answer());
+  for (const std::string& why : unheard_.reasons()) note_failure(why);
+  for (const auto& request : std::exchange(put_off_, {})) {
+    if (!request->why.empty()) note_failure(request->why);
+    static_cast<void>(request->thread.answer());
+  }
 }
 
 // Where the bell rings again and again without an id, another process may be removing the ids.
 void MailService::serve_all(bool was_rung) {
   const std::lock_guard lock(work_lock_);
+  proxy::limit_patience(area_.live_count() > 1 ? kPatienceAmongOthers : proxy::kPatience);
   take_flush_requests();
   take_put_off();
+  look_at_unheard();
   const std::size_t strangers = strangers_.size();
   const auto served = served_;
   take_hints();
@@ -201,6 +210,7 @@ bool MailService::look_at(pid_t pid, bool is_its_turn) {
   shared::Mailbox box{};
   const Status seen = member ? member->files.read(member->mailbox(), &box, sizeof box) : Status(member.error());
   if (!seen) return note_silence(pid, seen.error()), false;
+  unheard_.forget(pid);
   const auto process = std::make_shared<const Member>(member.take());
   bool found = false;
   for (std::size_t i = 0; i < shared::kMailSlots; ++i) {
@@ -219,7 +229,16 @@ bool MailService::look_at(pid_t pid, bool is_its_turn) {
 
 // A process that asks for nothing loses nothing: only one that rings is looked at.
 void MailService::note_silence(pid_t pid, const Error& error) {
-  if (error.err == ETIMEDOUT) note_failure(procfs::called(pid) + ": " + error.text);
+  if (error.err != ETIMEDOUT) return unheard_.forget(pid);
+  const std::string why = procfs::called(pid) + ": " + error.text;
+  if (unheard_.add(pid, why, Clock::now())) note_failure(why);
+}
+
+void MailService::look_at_unheard() {
+  const auto begun = Clock::now();
+  const std::vector<pid_t> due = unheard_.due(begun);
+  for (const pid_t pid : due) look_at(pid);
+  if (!due.empty()) unheard_.have_been_looked_at(begun, Clock::now());
 }
 
 void MailService::take_flush_requests() {
@@ -239,31 +258,7 @@ void MailService::note_name(pid_t pid, const Result<std::string>& status) {
   foreign_breakpoints_.add(pid);
   if (maps_ != nullptr) maps_->note(pid);
   note_mappings(pid);
-  note_names(tasks_of(pid, status));
-}
-
-void MailService::note_names(std::vector<SeenTask> tasks) {
-  // While the output is blocked the reader takes no names: then the latest ones are dropped.
-  constexpr std::size_t kMost = 4096;
-  const std::lock_guard lock(names_lock_);
-  for (SeenTask& task : tasks)
-    if (names_.size() < kMost) names_.push_back(std::move(task));
-}
-
-std::vector<SeenTask> MailService::take_names() {
-  const std::lock_guard lock(names_lock_);
-  return std::exchange(names_, {});
-}
-
-void MailService::note_exec(SeenExec exec) {
-  constexpr std::size_t kMost = 4096;  // as above
-  const std::lock_guard lock(names_lock_);
-  if (execs_.size() < kMost) execs_.push_back(std::move(exec));
-}
-
-std::vector<SeenExec> MailService::take_execs() {
-  const std::lock_guard lock(names_lock_);
-  return std::exchange(execs_, {});
+  seen_.add(tasks_of(pid, status));
 }
 
 // Loads the agent into a program that execve has just started.
@@ -288,7 +283,7 @@ Status MailService::load(target::PtraceTarget& target, const Credentials& creden
   guard_->has_come(target.pid());
   blocks_.add(block->address());
   Status armed = catch_resource_exhaustion([&] { return armer_.arm(target, *block); });
-  if (armed) return armer_.keep(block.take()), note_exec(std::move(exec)), ok();
+  if (armed) return armer_.keep(block.take()), seen_.add(std::move(exec)), ok();
   static_cast<void>(disarm_waiting(target.pid(), block->address()));
   static_cast<void>(uninstall_handlers(target, *block));
   static_cast<void>(target.set_signal_mask(blocked));
@@ -343,7 +338,8 @@ void MailService::note_failure(const std::string& why) {
 // Serves a copy, made after the request was seen to be complete.
 void MailService::answer(const std::shared_ptr<const Member>& process, Addr at) {
   std::uint32_t called = 0;
-  if (!process->files.read(at + offsetof(MailSlot, called), &called, sizeof called)) return;
+  const Status seen = process->files.read(at + offsetof(MailSlot, called), &called, sizeof called);
+  if (!seen) return note_silence(process->files.pid(), seen.error());
   const auto request = std::make_shared<Request>(area_, process, at, called);
   MailSlot& slot = request->slot;
   if (!request->thread.has_request() || !process->files.read(at, &slot, sizeof slot) || !request->thread.begin())
@@ -359,7 +355,12 @@ void MailService::serve_and_finish(const std::shared_ptr<Request>& request) {
   const Status served = blocks_.contains(Addr{request->slot.block})
                             ? catch_resource_exhaustion([&] { return serve(request); })
                             : Status(Error{.code = Code::damaged, .text = "a malformed request"});
-  if (!served) note_failure(served.error().text);
+  request->why = served ? std::string() : served.error().text;
+  const bool is_silent = !served && served.error().err == ETIMEDOUT;
+  if (is_silent && !request->is_over(kMostSilence))
+    static_cast<void>(put_off(request));
+  else if (!served)
+    note_failure(request->why);
   if (!request->is_put_off) static_cast<void>(request->thread.answer());
   const auto ended = Clock::now();
   turns_.charge(part, ended, ended - begun, request->thread.waited_in_vain());
@@ -477,7 +478,7 @@ Status MailService::serve(const std::shared_ptr<Request>& asked) {
   if (kind == shared::MailKind::credentials_changed) return guard_->look_at(requester->pid), ok();
   if (kind == shared::MailKind::process_begins) {
     note_mappings(requester->pid, true);
-    note_names(tasks_of(requester->pid));
+    seen_.add(tasks_of(requester->pid));
     return tell_process(request.process->files, Addr{slot.block});
   }
   const bool mapped = kind == shared::MailKind::code_mapped, writable = kind == shared::MailKind::code_writable;
@@ -522,16 +523,20 @@ Status MailService::let_go_of_other(const std::shared_ptr<Request>& asked, const
   // A request to leave a process alone must not be a way to hide it from the tool. The kernel will refuse the call as well.
   if (pid == 0 || !may_trace(requester.pid, pid) || !has_session(pid)) return ok();
   if (target::borrows_memory(requester.pid)) return let_go_of_parent(pid);
-  if (request.give_up_at == Clock::time_point{}) request.give_up_at = Clock::now() + kPatience;
-  const bool is_late = Clock::now() > request.give_up_at;
+  const bool is_late = request.is_over(kPatience);
   if (!is_late && target::lends_memory(pid)) return put_off(asked);
+  const auto block = find_block(pid);
+  if (block && has_stubs(pid, *block))
+    return refuse_tracer(request, pid, " keeps its probes", "functions return by stubs, which have to stay");
   generated_.let_go(pid);
   const Status given = give_back_apart(pid, 200ms);
   if (given || !has_session(pid)) return note_left(pid), ok();
   if (!is_late && target::lends_memory(pid)) return put_off(asked);
-  left_.insert(
-      procfs::called(pid) +
-      " has lost its probes, and another of the traced programs may not trace it all the same: " + given.error().text);
+  return refuse_tracer(request, pid, " has lost its probes", given.error().text);
+}
+
+Status MailService::refuse_tracer(const Request& request, pid_t pid, const std::string& what, const std::string& why) {
+  left_.insert(procfs::called(pid) + what + ", and another of the traced programs may not trace it: " + why);
   const std::uint64_t refused = shared::kMayNotTrace;
   return request.process->files.write(request.at + offsetof(MailSlot, folder), &refused, sizeof refused);
 }
@@ -561,7 +566,7 @@ void MailService::note_caller(const Request& request, const Requester& requester
   shared::TaskWords words{};
   constexpr std::size_t kWords = offsetof(shared::ProcessBlock, process_word);
   if (!request.process->files.read(Addr{request.slot.block} + kWords, &words, sizeof words)) return;
-  if (auto task = task_named_by(words, requester.tid)) note_names({std::move(*task)});
+  if (auto task = task_named_by(words, requester.tid)) seen_.add(std::vector{std::move(*task)});
 }
 
 Status MailService::serve_exec(const std::shared_ptr<Request>& request, const Requester& requester) {
@@ -575,16 +580,7 @@ Status MailService::serve_exec(const std::shared_ptr<Request>& request, const Re
   if (maps_ != nullptr) maps_->note(requester.pid);
   note_mappings(requester.pid);
   note_caller(*request, requester);
-  std::string path(PATH_MAX, '\0');
-  std::size_t bytes = 0;  // read up to a page end at a time, because the path may end right before unmapped memory
-  while (bytes < path.size()) {
-    const std::uint64_t at = slot.path + bytes;
-    const std::size_t step = std::min<std::size_t>(4096 - at % 4096, path.size() - bytes);
-    if (!request->process->files.read(Addr{at}, path.data() + bytes, step)) break;
-    bytes += step;
-    if (path.find('\0') < bytes) break;
-  }
-  path.resize(std::min(path.find('\0'), bytes));
+  const std::string path = path_at(request->process->files, Addr{slot.path});
   const auto still_asks = [this, request, requester] {
     if (!request->process->lives() || !request->thread.still_waits()) return false;
     const auto now = find_requester(area_, *request->process, request->at, request->slot);

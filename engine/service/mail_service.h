@@ -34,8 +34,9 @@
 #include "engine/service/exec_follower.h"
 #include "engine/service/known_blocks.h"
 #include "engine/service/requester.h"
-#include "engine/service/seen_exec.h"
+#include "engine/service/seen_tasks.h"
 #include "engine/service/turns.h"
+#include "engine/service/unheard.h"
 #include "engine/symbolize/code_maps.h"
 #include "engine/symbolize/mapping_log.h"
 #include "engine/target/process_list.h"
@@ -86,9 +87,9 @@ class MailService {
 
   // Names of the processes that asked, or were loaded, since the last call: a short-lived process may be gone when its records
   // are read.
-  std::vector<SeenTask> take_names();
+  std::vector<SeenTask> take_names() { return seen_.take_names(); }
   // Likewise the programs that were loaded.
-  std::vector<SeenExec> take_execs();
+  std::vector<SeenExec> take_execs() { return seen_.take_execs(); }
 
   // What the processes map, from the first ones on. Null: it is not wanted.
   MappingLog* mappings() { return mappings_ ? &*mappings_ : nullptr; }
@@ -112,6 +113,13 @@ class MailService {
     Request(trace::Area& area, std::shared_ptr<const Member> asks, Addr slot_at, std::uint32_t called)
         : process(std::move(asks)), at(slot_at), line(process->files, at, area, process->part, called), thread(line) {}
 
+    // Whether it has been put off for so long.
+    bool is_over(Clock::duration patience) {
+      const auto now = Clock::now();
+      if (give_up_at == Clock::time_point{}) give_up_at = now + patience;
+      return now > give_up_at;
+    }
+
     std::shared_ptr<const Member> process;
     Addr at;  // of its slot
     shared::MailSlot slot{};
@@ -119,7 +127,8 @@ class MailService {
     Conversation thread;
     FileWait files;
     bool is_put_off = false;         // the exec follower answers it later, or take_put_off()
-    Clock::time_point give_up_at{};  // of leave_one; 0: it has not been tried
+    Clock::time_point give_up_at{};  // 0: it has not been tried
+    std::string why;                 // it could not be served so far
   };
 
   std::set<Addr> blocks_in_use() const;
@@ -145,18 +154,18 @@ class MailService {
   Status serve_exec(const std::shared_ptr<Request>& request, const Requester& requester);
   Status let_go(Request& request, pid_t pid);
   Status let_go_of_parent(pid_t pid);
+  Status refuse_tracer(const Request& request, pid_t pid, const std::string& what, const std::string& why);
   Status put_off(const std::shared_ptr<Request>& asked);
   Status let_go_of_other(const std::shared_ptr<Request>& asked, const Requester& requester);
   void note_left(pid_t pid);
   void note_silence(pid_t pid, const Error& error);
+  void look_at_unheard();
   void note_failure(const std::string& why);
   Status load(target::PtraceTarget& target, const Credentials& credentials);
   Status prepare_for(pid_t pid);
   void note_mappings(pid_t pid, bool is_new = false);
   void note_name(pid_t pid);
   void note_name(pid_t pid, const Result<std::string>& status);  // `status`: the text of its status file
-  void note_names(std::vector<SeenTask> tasks);
-  void note_exec(SeenExec exec);
   void note_caller(const Request& request, const Requester& requester);
 
   trace::Area& area_;
@@ -183,15 +192,14 @@ class MailService {
   unsigned nameless_ = 0;
   bool has_missed_ = false;  // a thread has rung, and its id is not known
   Clock::time_point next_look_{};
+  Unheard unheard_;
   std::map<std::size_t, std::uint32_t> flush_requests_;  // by live part, as last seen
   std::atomic<std::uint32_t> flush_round_{0};
   std::atomic<bool> stop_{false};
   std::atomic<bool> is_following_{false};
   std::mutex work_lock_;
   std::atomic<int> waiting_{0};  // for it
-  std::mutex names_lock_;
-  std::vector<SeenTask> names_;  // guarded by it, as is the next one
-  std::vector<SeenExec> execs_;
+  SeenTasks seen_;
   Fd flush_event_;
   std::unique_ptr<DomainGuard> guard_;
   std::unique_ptr<Heartbeat> heartbeat_;

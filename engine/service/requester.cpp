@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "engine/service/requester.h"
 
+#include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <string>
@@ -72,6 +74,22 @@ pid_t process_called(const trace::Area& area, const Requester& requester, pid_t 
   for (const pid_t pid : processes_mapping(status.st_ino))
     if (has_thread_called(pid, id, depth) && open_member(area, pid)) return pid;
   return 0;
+}
+
+// Up to a page end at a time, because the path may end right before unmapped memory.
+std::string path_at(const target::ProcessFiles& files, Addr address) {
+  constexpr std::size_t kPage = 4096;
+  std::string path(PATH_MAX, '\0');
+  std::size_t bytes = 0;
+  while (bytes < path.size()) {
+    const std::uint64_t at = address.value + bytes;
+    const std::size_t step = std::min<std::size_t>(kPage - at % kPage, path.size() - bytes);
+    if (!files.read(Addr{at}, path.data() + bytes, step)) break;
+    bytes += step;
+    if (path.find('\0') < bytes) break;
+  }
+  path.resize(std::min(path.find('\0'), bytes));
+  return path;
 }
 
 }  // namespace uprobe::control

@@ -3,6 +3,8 @@
 // process's own PID namespace.
 #pragma once
 
+#include <string>
+
 #include "engine/process/members.h"
 #include "engine/shared/mailbox.h"
 
@@ -18,5 +20,8 @@ Result<Requester> find_requester(const trace::Area& area, const Member& process,
 
 // The process of the session with the thread that the requester knows as `id`; 0 if there is none.
 pid_t process_called(const trace::Area& area, const Requester& requester, pid_t id);
+
+// The path that a request names, as far as it can be read: PATH_MAX characters at most.
+std::string path_at(const target::ProcessFiles& files, Addr address);
 
 }  // namespace uprobe::control

@@ -322,10 +322,29 @@ TEST_F(ArmerTest, WhereTheBreakpointsWereTakenOutNothingIsArmed) {
   EXPECT_NE(byte_at(address_of(code, "subject_add")), 0xcc);
 }
 
+// A process may claim that it has points without number, each of which the tool would look at.
+TEST_F(ArmerTest, ABlockWithMoreRoomThanTheToolGaveIsRefused) {
+  probe("subject_add", 0);
+  target_.map_code(*subject_, kBase);
+  armer_.admit(*block_);
+  ASSERT_TRUE(armer_.arm(target_, kBlock, {}));
+  shared::ProcessBlock head = Block::read(target_, kBlock).take().head();
+  head.point_capacity /= 2, head.stamp = 77;  // less is no harm
+  ASSERT_TRUE(target_.write(kBlock, &head, sizeof head));
+  EXPECT_TRUE(armer_.arm(target_, kBlock, {}));
+  Armer another(probes_);
+  shared::ProcessBlock larger = head;
+  another.admit(Block::read(target_, kBlock).take());
+  larger.point_capacity *= 2;
+  ASSERT_TRUE(target_.write(kBlock, &larger, sizeof larger));
+  EXPECT_EQ(another.arm(target_, kBlock, {}).error().code, Code::damaged);
+}
+
 // A block that is read anew, as for a child after fork, is known by its generation.
 TEST_F(ArmerTest, AForkedProcessIsKnown) {
   probe("subject_add", 0);
   const Mapping code = target_.map_code(*subject_, kBase);
+  armer_.admit(*block_);
   ASSERT_TRUE(armer_.arm(target_, kBlock, {}));
   FakeTarget child = target_;
   child.reads.clear(), child.writes.clear();
@@ -431,6 +450,7 @@ TEST_F(ArmerTest, AWatchedPointLeavesTheTextAlone) {
   target_.map_anonymous(kFar, 4096);
   const std::vector<std::uint8_t> code(15, 0x90);
   const Addr address = kFar + 16;
+  armer_.admit(*block_);
   for (const std::vector<std::uint16_t>& events : {std::vector<std::uint16_t>{2, 5}, {7}}) {
     target_.writes.clear();
     const Status watched = armer_.watch(target_, kBlock, {address, code, events});

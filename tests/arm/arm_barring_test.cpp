@@ -198,6 +198,7 @@ TEST_F(BarringTest, ManyHandlersEndWithAllProbes) {
     descriptor.abort = code_.begin.value + 8 * i;
     put(kHeap, descriptor);
     Armer another(probes_);
+    another.admit(now);
     ASSERT_TRUE(another.bar(target_, kBlock, AbortPlace{Addr{descriptor.abort}, kStack}, [] { return std::size_t{0}; }))
         << i;
   }

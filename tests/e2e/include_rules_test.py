@@ -11,8 +11,8 @@ import harness
 # A folder may include itself and every layer with a smaller number. Folders of one number do not see each other.
 LAYERS = {
     "arch/shared": 0,
-    "engine/shared": 1,
-    "engine/base": 2, "engine/names": 2, "arch/abi": 2,
+    "engine/shared": 1, "engine/base": 1,
+    "engine/names": 2, "engine/facts": 2, "arch/abi": 2,
     "engine/elf": 3, "engine/lex": 3, "engine/proxy": 3, "arch/code": 3,
     "engine/target": 4, "engine/spec": 4, "engine/flow": 4,
     "engine/program": 5, "engine/dwarf": 5, "engine/marker": 5,

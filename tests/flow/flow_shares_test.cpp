@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Several threads find the same flow of a file as one does.
+// Several threads find the same flow of a file as one does, and the same is found again where it has been kept.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <span>
 #include <string>
 
+#include "engine/facts/kept_facts.h"
 #include "engine/flow/flow.h"
 
 namespace uprobe::plan {
@@ -11,15 +15,16 @@ namespace {
 
 class Shares : public testing::TestWithParam<const char*> {};
 
-TEST_P(Shares, FindTheSame) {
-  auto file = elf::ElfFile::open(GetParam());
-  if (!file) GTEST_SKIP() << file.error().text;
-  const FileFlow one(*file, 1), many(*file, 5);
+void expect_same(const FileFlow& one, const FileFlow& many) {
   ASSERT_EQ(one.functions().size(), many.functions().size());
   ASSERT_GT(one.functions().size(), 100U);
   for (std::size_t i = 0; i < one.functions().size(); ++i) {
     const SweptFunction &a = one.functions()[i], &b = many.functions()[i];
+    ASSERT_EQ(a.range, b.range) << std::hex << a.range.begin;
     ASSERT_EQ(a.trouble, b.trouble) << std::hex << a.range.begin;
+    ASSERT_EQ(a.begins_at_call, b.begins_at_call) << std::hex << a.range.begin;
+    ASSERT_EQ(a.leaves_by_table, b.leaves_by_table) << std::hex << a.range.begin;
+    ASSERT_EQ(a.entered_by_table, b.entered_by_table) << std::hex << a.range.begin;
     ASSERT_EQ(a.takes_label, b.takes_label) << std::hex << a.range.begin;
     ASSERT_EQ(a.jumps_by_pointer, b.jumps_by_pointer) << std::hex << a.range.begin;
     ASSERT_EQ(a.jumps_anywhere, b.jumps_anywhere) << std::hex << a.range.begin;
@@ -29,8 +34,40 @@ TEST_P(Shares, FindTheSame) {
       ASSERT_EQ(one.is_padding(at), many.is_padding(at)) << std::hex << at;
       ASSERT_EQ(one.is_arrival(at), many.is_arrival(at)) << std::hex << at;
       ASSERT_EQ(one.is_entered(at), many.is_entered(at)) << std::hex << at;
+      ASSERT_EQ(one.is_named_in(at, at + 1), many.is_named_in(at, at + 1)) << std::hex << at;
+      ASSERT_EQ(one.is_pointer_jump(at), many.is_pointer_jump(at)) << std::hex << at;
     }
   }
+  ASSERT_EQ(one.table_targets(), many.table_targets());
+  ASSERT_EQ(one.block_rows(), many.block_rows());
+  ASSERT_EQ(one.go(), many.go());
+}
+
+TEST_P(Shares, FindTheSame) {
+  auto file = elf::ElfFile::open(GetParam());
+  if (!file) GTEST_SKIP() << file.error().text;
+  expect_same(FileFlow(*file, 1), FileFlow(*file, 5));
+}
+
+// Of an entry that is cut short, or another file's, nothing is taken.
+TEST_P(Shares, AreFoundAgain) {
+  std::string folder = testing::TempDir() + "uprobe-flow.XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  facts::keep_facts_in(folder + "/uprobe-run");
+  const auto file = elf::ElfFile::open(GetParam());
+  if (!file) GTEST_SKIP() << file.error().text;
+  const auto key = file->facts_key();
+  ASSERT_TRUE(key) << "nothing is kept of it";
+  const FileFlow found(*file);
+  const auto kept = facts::find(*key, "flow");
+  ASSERT_TRUE(kept);
+  const auto same = elf::ElfFile::open(GetParam());
+  expect_same(found, FileFlow(*same));
+  facts::keep(*key, "flow", std::span(*kept).first(kept->size() - 1));
+  expect_same(found, FileFlow(*same));
+  EXPECT_EQ(facts::find(*key, "flow"), kept) << "it is kept anew";
+  facts::keep_facts_in("");
+  std::filesystem::remove_all(folder);
 }
 
 INSTANTIATE_TEST_SUITE_P(OfFiles, Shares,

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+#include "engine/facts/kept_facts.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <memory>
+
+#include "engine/base/fd.h"
+
+namespace uprobe::facts {
+namespace {
+
+constexpr std::uint64_t kMagic = 0x31'73'74'63'61'66'70'75;  // "upfacts1"
+constexpr std::string_view kNew = "new-";                    // how the name of an entry begins while it is written
+constexpr std::time_t kDay = 86400;
+
+struct Head {
+  std::uint64_t magic = kMagic, bytes = 0;
+  ContentKey contents;
+};
+
+struct Place {
+  std::string folder;  // empty: nothing is kept
+  ContentKey build;
+};
+Place& place() {
+  static Place the_place;
+  return the_place;
+}
+
+// ---- the build id of the object that this code is in
+
+struct Search {
+  std::uintptr_t code;
+  std::vector<std::uint8_t> id;
+};
+
+bool has_code(const dl_phdr_info& object, std::uintptr_t code) {
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const auto& segment = object.dlpi_phdr[i];
+    if (segment.p_type == PT_LOAD && code - object.dlpi_addr - segment.p_vaddr < segment.p_memsz) return true;
+  }
+  return false;
+}
+
+// The description of a note is what a note segment of this process's own memory says.
+void take_build_id(std::span<const std::uint8_t> notes, std::vector<std::uint8_t>& id) {
+  constexpr std::size_t kAlign = 4;
+  const auto padded = [](std::size_t size) { return (size + kAlign - 1) / kAlign * kAlign; };
+  for (ElfW(Nhdr) note{}; notes.size() >= sizeof note;) {
+    std::memcpy(&note, notes.data(), sizeof note);
+    const std::size_t name = padded(note.n_namesz), all = sizeof note + name + padded(note.n_descsz);
+    if (all > notes.size()) return;
+    const std::uint8_t* at = notes.data() + sizeof note;
+    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == sizeof ELF_NOTE_GNU &&
+        std::memcmp(at, ELF_NOTE_GNU, sizeof ELF_NOTE_GNU) == 0)
+      id.assign(at + name, at + name + note.n_descsz);
+    notes = notes.subspan(all);
+  }
+}
+
+int look_at_object(dl_phdr_info* object, std::size_t, void* of) {
+  Search& search = *static_cast<Search*>(of);
+  if (!has_code(*object, search.code)) return 0;
+  for (int i = 0; i < object->dlpi_phnum; ++i) {
+    const auto& segment = object->dlpi_phdr[i];
+    const auto* at = reinterpret_cast<const std::uint8_t*>(object->dlpi_addr + segment.p_vaddr);
+    if (segment.p_type == PT_NOTE && segment.p_align <= 4) take_build_id({at, segment.p_memsz}, search.id);
+  }
+  return 1;
+}
+
+std::vector<std::uint8_t> own_build_id() {
+  Search search{.code = reinterpret_cast<std::uintptr_t>(&own_build_id), .id = {}};
+  ::dl_iterate_phdr(look_at_object, &search);
+  return search.id;
+}
+
+// ---- the folder
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : value;
+}
+
+bool is_own(const struct stat& status) { return status.st_uid == ::geteuid() && (status.st_mode & 077) == 0; }
+
+Fd open_folder(const std::string& path) {
+  Fd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat status {};
+  const bool is_good = folder && ::fstat(folder.get(), &status) == 0 && is_own(status);
+  return is_good ? std::move(folder) : Fd();
+}
+
+std::string parent_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+bool is_of_this_user(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && status.st_uid == ::geteuid();
+}
+
+// Root with another user's variables must not make folders in which that user then cannot write.
+Fd make_folder(const std::string& path) {
+  const std::string parent = parent_of(path);
+  if (::access(parent.c_str(), F_OK) != 0 && is_of_this_user(parent_of(parent))) ::mkdir(parent.c_str(), 0700);
+  if (is_of_this_user(parent)) ::mkdir(path.c_str(), 0700);
+  return open_folder(path);
+}
+
+// Of a file for this build.
+ContentKey key_here(const ContentKey& file) {
+  const ContentKey& build = place().build;
+  return key_of({}, {file.words[0] ^ build.words[0], file.words[1] ^ build.words[1]});
+}
+
+std::string name_of(const ContentKey& key, std::string_view kind) { return key.text() + "-" + std::string(kind); }
+
+bool is_entry(std::string_view name) {
+  constexpr std::size_t kDigits = 32;
+  return name.starts_with(kNew) ||
+         (name.size() > kDigits && name[kDigits] == '-' && name.find_first_not_of("0123456789abcdef") == kDigits);
+}
+
+struct Entry {
+  std::string name;
+  std::uint64_t bytes;
+  timespec used;
+};
+
+std::vector<Entry> entries_in(const Fd& folder) {
+  std::vector<Entry> all;
+  const int again = ::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const std::unique_ptr<DIR, int (*)(DIR*)> names(again < 0 ? nullptr : ::fdopendir(again), ::closedir);
+  while (const dirent* one = names ? ::readdir(names.get()) : nullptr) {
+    struct stat status {};
+    const bool is_one = is_entry(one->d_name) &&
+                        ::fstatat(folder.get(), one->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+                        S_ISREG(status.st_mode);
+    if (is_one) all.push_back({one->d_name, static_cast<std::uint64_t>(status.st_size), status.st_mtim});
+  }
+  return all;
+}
+
+void make_room(const Fd& folder) {
+  std::vector<Entry> all = entries_in(folder);
+  std::uint64_t bytes = 0;
+  for (const Entry& entry : all) bytes += entry.bytes;
+  std::ranges::sort(all, {}, [](const Entry& e) { return std::pair(e.used.tv_sec, e.used.tv_nsec); });
+  for (const Entry& entry : all) {
+    if (bytes <= kMostKept) return;
+    ::unlinkat(folder.get(), entry.name.c_str(), 0);
+    bytes -= entry.bytes;
+  }
+}
+
+// ---- an entry
+
+bool read_whole(const Fd& file, void* to, std::size_t bytes) {
+  auto* at = static_cast<std::uint8_t*>(to);
+  for (std::size_t done = 0; done < bytes;) {
+    const ssize_t n = ::read(file.get(), at + done, bytes - done);
+    if (n <= 0) return false;
+    done += static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+bool write_whole(const Fd& file, const void* from, std::size_t bytes) {
+  const auto* at = static_cast<const std::uint8_t*>(from);
+  for (std::size_t done = 0; done < bytes;) {
+    const ssize_t n = ::write(file.get(), at + done, bytes - done);
+    if (n <= 0) return false;
+    done += static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+std::optional<std::vector<std::uint8_t>> read_entry(const Fd& file, const ContentKey& key) {
+  struct stat status {};
+  Head head;
+  const bool is_good = ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) && is_own(status) &&
+                       read_whole(file, &head, sizeof head) && head.magic == kMagic && head.bytes <= kMostEntry &&
+                       static_cast<std::uint64_t>(status.st_size) == sizeof head + head.bytes;
+  if (!is_good) return std::nullopt;
+  std::vector<std::uint8_t> facts(head.bytes);
+  if (!read_whole(file, facts.data(), facts.size()) || key_of(facts, key) != head.contents) return std::nullopt;
+  if (::time(nullptr) - status.st_mtim.tv_sec > kDay) ::futimens(file.get(), nullptr);
+  return facts;
+}
+
+}  // namespace
+
+void keep_facts() {
+  const std::string caches = variable("XDG_CACHE_HOME"), home = variable("HOME");
+  const std::string parent = caches.starts_with('/') ? caches : home.starts_with('/') ? home + "/.cache" : "";
+  keep_facts_in(parent.empty() ? "" : parent + "/uprobe-run");
+}
+
+void keep_facts_in(const std::string& folder) {
+  const std::vector<std::uint8_t> id = own_build_id();
+  place() = {id.empty() ? std::string() : folder, key_of(id)};
+}
+
+bool are_kept() { return !place().folder.empty(); }
+
+std::optional<std::vector<std::uint8_t>> find(const ContentKey& file, std::string_view kind) {
+  const Fd folder = are_kept() ? open_folder(place().folder) : Fd();
+  if (!folder) return std::nullopt;
+  const ContentKey key = key_here(file);
+  const Fd entry(::openat(folder.get(), name_of(key, kind).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  return entry ? read_entry(entry, key) : std::nullopt;
+}
+
+void keep(const ContentKey& file, std::string_view kind, std::span<const std::uint8_t> facts) {
+  const Fd folder = are_kept() && facts.size() <= kMostEntry ? make_folder(place().folder) : Fd();
+  if (!folder) return;
+  const ContentKey key = key_here(file);
+  const Head head{.bytes = facts.size(), .contents = key_of(facts, key)};
+  const std::string made = std::string(kNew) + std::to_string(::gettid()) + "-" + name_of(key, kind);
+  const Fd entry(::openat(folder.get(), made.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!entry) return;
+  const bool is_written = write_whole(entry, &head, sizeof head) && write_whole(entry, facts.data(), facts.size()) &&
+                          ::renameat(folder.get(), made.c_str(), folder.get(), name_of(key, kind).c_str()) == 0;
+  if (!is_written) ::unlinkat(folder.get(), made.c_str(), 0);
+  make_room(folder);
+}
+
+}  // namespace uprobe::facts
