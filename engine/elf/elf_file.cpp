@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <iterator>
@@ -104,6 +105,16 @@ void merge_equal(std::vector<RawSymbol>& symbols) {
   symbols.resize(kept);
 }
 
+// By address, then name; each once.
+std::vector<Symbol> symbols_of(std::vector<RawSymbol> found, const Image& image) {
+  std::sort(found.begin(), found.end(), before);
+  merge_equal(found);
+  std::vector<Symbol> symbols;
+  symbols.reserve(found.size());
+  for (const RawSymbol& raw : found) symbols.push_back(make_symbol(raw, image));
+  return symbols;
+}
+
 bool begins_before(const Range& a, const Range& b) { return a.begin < b.begin; }
 
 // The ranges by the sizes of symbols, the largest of several at one address: an alias may cover only a part.
@@ -142,6 +153,7 @@ struct ElfFile::Data {
   std::once_flag names_once;
   std::vector<Symbol> more_functions;  // with those of `debug`; empty: there are none
   std::unique_ptr<NameIndex> names;
+  std::atomic<int> looks{0};  // of own_functions()
   std::once_flag relocated_once;
   std::vector<std::uint64_t> relocated;
   std::once_flag ranges_once;
@@ -165,6 +177,8 @@ struct ElfFile::Data {
   static Result<ElfFile> make(std::string path, Identity identity, Result<FileBytes> bytes, NamedBy whom);
   std::vector<Symbol> read_functions(const DebugNames* further) const;
   std::vector<Symbol> read_symbols(bool (*is_wanted)(const RawSymbol&, const Image&), const DebugNames* further) const;
+  template <class IsWanted>
+  std::vector<Symbol> own_functions(std::string_view beginning, const IsWanted& is_wanted);
   std::span<const Symbol> named() const { return more_functions.empty() ? functions : more_functions; }
   void gather_ranges();
   void add_initialisers(std::vector<std::uint64_t>& starts) const;
@@ -201,12 +215,7 @@ std::vector<Symbol> ElfFile::Data::read_symbols(bool (*is_wanted)(const RawSymbo
       take(raw);
     });
   if (whom == NamedBy::target && (found.size() == most || name_bytes > kMostNamesOfTarget)) found.clear();
-  std::sort(found.begin(), found.end(), before);
-  merge_equal(found);
-  std::vector<Symbol> symbols;
-  symbols.reserve(found.size());
-  for (const RawSymbol& raw : found) symbols.push_back(make_symbol(raw, image));
-  return symbols;
+  return symbols_of(std::move(found), image);
 }
 
 std::vector<Symbol> ElfFile::Data::read_functions(const DebugNames* further) const {
@@ -356,14 +365,43 @@ std::vector<std::uint64_t> ElfFile::addresses_of(std::string_view name) const {
   return {found.begin(), found.end()};
 }
 
+// Those of the functions that named_functions() has which are wanted, without a look at all others, where that is as good: after a few
+// looks an index costs less. Empty: it is not as good, or there are none. Of a function without a size a debug file may know more.
+template <class IsWanted>
+std::vector<Symbol> ElfFile::Data::own_functions(std::string_view beginning, const IsWanted& is_wanted) {
+  constexpr int kMostLooks = 16;
+  std::vector<RawSymbol> found;
+  if (whom == NamedBy::target || ++looks > kMostLooks) return {};
+  tables.for_each(beginning, [&](const RawSymbol& raw) {
+    if (is_wanted(raw) && is_code(raw, image)) found.push_back(raw);
+  });
+  const auto is_whole = [](const RawSymbol& raw) { return raw.type != STT_NOTYPE && raw.size != 0; };
+  return std::ranges::all_of(found, is_whole) ? symbols_of(std::move(found), image) : std::vector<Symbol>();
+}
+
+std::optional<Symbol> ElfFile::function_before(std::uint64_t address) const {
+  const auto own = data_->own_functions("", [&](const RawSymbol& raw) { return raw.address == address; });
+  if (!own.empty()) return own.back();
+  const auto functions = named_functions();
+  auto next = std::upper_bound(functions.begin(), functions.end(), address,
+                               [](std::uint64_t a, const Symbol& s) { return a < s.address; });
+  if (next == functions.begin()) return std::nullopt;
+  auto found = next - 1;
+  for (auto same = found; same->is_of_debug_file && same != functions.begin() && (same - 1)->address == found->address;)
+    if (!(--same)->is_of_debug_file) found = same;
+  return *found;
+}
+
 std::vector<Symbol> ElfFile::find_functions(std::string_view name) const {
-  const auto symbols = named_functions();
   const WantedName wanted = WantedName::parse(name);
-  std::vector<Symbol> found;
-  for (const std::uint32_t index : data_->names->find(wanted.name)) {
-    const Symbol& symbol = symbols[index];
-    if (wanted.allows(symbol.version, symbol.default_version)) found.push_back(symbol);
+  std::vector<Symbol> found =
+      data_->own_functions(wanted.name, [&](const RawSymbol& raw) { return raw.name == wanted.name; });
+  const auto is_other = [&](const Symbol& s) { return !wanted.allows(s.version, s.default_version); };
+  if (found.empty()) {
+    const auto symbols = named_functions();
+    for (const std::uint32_t index : data_->names->find(wanted.name)) found.push_back(symbols[index]);
   }
+  std::erase_if(found, is_other);
   const auto is_default = [](const Symbol& s) { return s.default_version && !s.version.empty(); };
   if (wanted.version.empty() && std::any_of(found.begin(), found.end(), is_default))
     std::erase_if(found, [](const Symbol& s) { return !s.default_version; });

@@ -112,6 +112,8 @@ class ElfFile {
   std::span<const Symbol> functions_from(std::uint64_t address) const;  // those at or after it
   // The same, and of a stripped file those of its debug file or MiniDebugInfo: names for the user (see debug_names.h).
   std::span<const Symbol> named_functions() const;
+  // The one that begins last of those up to an address; of several at one place the last of the file's own.
+  std::optional<Symbol> function_before(std::uint64_t address) const;
   // Every data symbol (STT_OBJECT) of .symtab and .dynsym that has a size, in the same order.
   std::span<const Symbol> data_symbols() const;
   // Any symbol of the file itself, data included: for @SYMBOL and agent lookups. NAME, NAME@VERSION or NAME@@VERSION. Of

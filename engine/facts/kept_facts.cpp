@@ -14,6 +14,7 @@
 #include <cstring>
 #include <ctime>
 #include <memory>
+#include <vector>
 
 #include "engine/base/fd.h"
 
@@ -185,15 +186,16 @@ bool write_whole(const Fd& file, const void* from, std::size_t bytes) {
   return true;
 }
 
-std::optional<std::vector<std::uint8_t>> read_entry(const Fd& file, const ContentKey& key) {
+std::optional<Bytes> read_entry(const Fd& file, const ContentKey& key) {
   struct stat status {};
   Head head;
   const bool is_good = ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) && is_own(status) &&
                        read_whole(file, &head, sizeof head) && head.magic == kMagic && head.bytes <= kMostEntry &&
                        static_cast<std::uint64_t>(status.st_size) == sizeof head + head.bytes;
   if (!is_good) return std::nullopt;
-  std::vector<std::uint8_t> facts(head.bytes);
-  if (!read_whole(file, facts.data(), facts.size()) || key_of(facts, key) != head.contents) return std::nullopt;
+  Bytes facts{std::make_unique_for_overwrite<std::uint8_t[]>(head.bytes), head.bytes};
+  if (!read_whole(file, facts.data.get(), facts.size) || key_of(facts.span(), key) != head.contents)
+    return std::nullopt;
   if (::time(nullptr) - status.st_mtim.tv_sec > kDay) ::futimens(file.get(), nullptr);
   return facts;
 }
@@ -213,7 +215,7 @@ void keep_facts_in(const std::string& folder) {
 
 bool are_kept() { return !place().folder.empty(); }
 
-std::optional<std::vector<std::uint8_t>> find(const ContentKey& file, std::string_view kind) {
+std::optional<Bytes> find(const ContentKey& file, std::string_view kind) {
   const Fd folder = are_kept() ? open_folder(place().folder) : Fd();
   if (!folder) return std::nullopt;
   const ContentKey key = key_here(file);

@@ -9,13 +9,14 @@
 // What file may have entries is the caller's decision: not one that another user can write.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "engine/facts/content_key.h"
 #include "engine/facts/packing.h"
@@ -31,8 +32,15 @@ void keep_facts_in(const std::string& folder);
 // Whether facts are kept, so that it is worth while to find out a key.
 bool are_kept();
 
+// Bytes that were read.
+struct Bytes {
+  std::unique_ptr<std::uint8_t[]> data;
+  std::size_t size = 0;
+  std::span<const std::uint8_t> span() const { return {data.get(), size}; }
+};
+
 // `kind` tells facts of one file apart: a word of letters.
-std::optional<std::vector<std::uint8_t>> find(const ContentKey& file, std::string_view kind);
+std::optional<Bytes> find(const ContentKey& file, std::string_view kind);
 // All entries together take kMostKept bytes at most: those go that were used last before all others.
 void keep(const ContentKey& file, std::string_view kind, std::span<const std::uint8_t> facts);
 
@@ -41,7 +49,7 @@ void keep(const ContentKey& file, std::string_view kind, std::span<const std::ui
 template <class Form, class Look>
 typename Form::Facts kept_or_found(const std::optional<ContentKey>& file, std::string_view kind, const Look& look) {
   if (const auto bytes = file ? find(*file, kind) : std::nullopt) {
-    Unpacker from(*bytes);
+    Unpacker from(bytes->span());
     auto facts = Form::unpack(from);
     if (facts && from.is_done()) return std::move(*facts);
   }

@@ -44,8 +44,14 @@ class Unpacker {
     static_assert(std::has_unique_object_representations_v<T> && !std::is_same_v<T, bool>);
     std::uint64_t count = 0;
     if (!take(count) || count > left_.size() / sizeof(T)) return fail();
-    all.resize(count);
-    return take_all(all.data(), all.size());
+    if (reinterpret_cast<std::uintptr_t>(left_.data()) % alignof(T) != 0) {
+      all.resize(count);
+      return take_all(all.data(), count);
+    }
+    const T* const first = reinterpret_cast<const T*>(left_.data());  // what is large need not be zeros first
+    all.assign(first, first + count);
+    left_ = left_.subspan(count * sizeof(T));
+    return true;
   }
   // Whether all has been taken.
   bool is_done() const { return is_good_ && left_.empty(); }

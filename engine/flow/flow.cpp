@@ -139,7 +139,7 @@ unsigned FileFlow::usual_threads() {
   return std::clamp(std::thread::hardware_concurrency(), 1U, kMost);
 }
 
-FileFlow::FileFlow(const elf::ElfFile& file, unsigned threads) : file_(file), map_(file) {
+FileFlow::FileFlow(const elf::ElfFile& file, unsigned threads) : file_(file), map_(file, FlowMap::Bits::none_yet) {
   const Result<elf::Image> image = elf::Image::parse(elf::BytesView(file.bytes()));
   if (!image) return;
   go_ = go_program_of(*image);
@@ -150,6 +150,7 @@ FileFlow::FileFlow(const elf::ElfFile& file, unsigned threads) : file_(file), ma
 }
 
 void FileFlow::find_out(const elf::Image& image, unsigned threads) {
+  map_ = FlowMap(file_);
   const auto frames = elf::frames_of(image);
   functions_ = swept_functions(frames, file_.function_ranges());
   const auto starts = file_.known_starts();
@@ -213,8 +214,8 @@ bool FileFlow::take_kept() {
   const auto key = file_.facts_key();
   const auto bytes = key ? facts::find(*key, kKind) : std::nullopt;
   if (!bytes) return false;
-  facts::Unpacker from(*bytes);
-  FlowMap map(file_);
+  facts::Unpacker from(bytes->span());
+  FlowMap map(file_, FlowMap::Bits::none_yet);
   std::vector<SweptFunction> functions;
   std::array<std::vector<std::uint64_t>, 3> addresses;
   const bool is_whole = map.unpack(from) && unpack(from, functions) &&

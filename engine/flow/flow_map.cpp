@@ -43,13 +43,12 @@ void AddressBits::add(const AddressBits& others) {
 }
 
 bool AddressBits::unpack(facts::Unpacker& from) {
-  std::vector<std::uint64_t> words;
-  if (!from.take(words) || words.size() != words_.size()) return false;
-  words_ = std::move(words);
+  if (!from.take(words_) || words_.size() != word_count(begin_, last_)) return false;
+  end_ = last_;
   return true;
 }
 
-FlowMap::FlowMap(const elf::ElfFile& file) {
+FlowMap::FlowMap(const elf::ElfFile& file, Bits how) {
   const auto bytes = file.bytes();
   // Segments may show the same bytes, many times over in a file that is made to cost memory: of such a one nothing is
   // known.
@@ -60,10 +59,12 @@ FlowMap::FlowMap(const elf::ElfFile& file) {
     const std::uint64_t size = std::min(segment.file_bytes, bytes.size() - std::min(segment.offset, bytes.size()));
     if (size == 0) continue;
     const std::uint64_t begin = segment.address, end = segment.address + size;
-    SegmentMap map{.segment = segment, .bytes = bytes.subspan(segment.offset, size), .named = AddressBits(begin, end)};
+    SegmentMap map{.segment = segment,
+                   .bytes = bytes.subspan(segment.offset, size),
+                   .named = AddressBits(begin, end, how == Bits::clear)};
     if (segment.executable)
       for (AddressBits* bits : {&map.jumped, &map.entered, &map.starts, &map.stops, &map.padding})
-        *bits = AddressBits(begin, end);
+        *bits = AddressBits(begin, end, how == Bits::clear);
     segments_.push_back(std::move(map));
   }
 }

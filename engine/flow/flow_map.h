@@ -17,7 +17,9 @@ namespace uprobe::plan {
 class AddressBits {
  public:
   AddressBits() = default;
-  AddressBits(std::uint64_t begin, std::uint64_t end) : begin_(begin), end_(end), words_((end - begin + 63) / 64) {}
+  // Not `has_words`: they come by unpack(); until then there is no address in it.
+  AddressBits(std::uint64_t begin, std::uint64_t end, bool has_words = true)
+      : begin_(begin), end_(has_words ? end : begin), words_(has_words ? word_count(begin, end) : 0), last_(end) {}
 
   void set(std::uint64_t address) {
     if (holds(address)) words_[(address - begin_) / 64] |= std::uint64_t{1} << (address - begin_) % 64;
@@ -37,10 +39,12 @@ class AddressBits {
   bool unpack(facts::Unpacker& from);
 
  private:
+  static std::size_t word_count(std::uint64_t begin, std::uint64_t end) { return (end - begin + 63) / 64; }
   bool holds(std::uint64_t address) const { return address >= begin_ && address < end_; }
 
   std::uint64_t begin_ = 0, end_ = 0;
   std::vector<std::uint64_t> words_;
+  std::uint64_t last_ = 0;  // the end once there are words
 };
 
 struct SegmentMap {
@@ -67,7 +71,8 @@ struct SegmentMap {
 
 class FlowMap {
  public:
-  explicit FlowMap(const elf::ElfFile& file);
+  enum class Bits { clear, none_yet };  // none_yet: unpack() brings them
+  explicit FlowMap(const elf::ElfFile& file, Bits bits = Bits::clear);
 
   SegmentMap* at(std::uint64_t address);
   const SegmentMap* at(std::uint64_t address) const;

@@ -162,17 +162,11 @@ Boundaries& FileCache::boundaries_of(const std::shared_ptr<const elf::ElfFile>& 
 }
 
 std::string symbol_near(const elf::ElfFile& file, std::uint64_t address) {
-  const auto functions = file.named_functions();
-  auto next = std::upper_bound(functions.begin(), functions.end(), address,
-                               [](std::uint64_t a, const elf::Symbol& s) { return a < s.address; });
-  if (next == functions.begin()) return {};
-  auto found = next - 1;
-  for (auto same = found; same->is_of_debug_file && same != functions.begin() && (same - 1)->address == found->address;)
-    if (!(--same)->is_of_debug_file) found = same;
-  const elf::Symbol& symbol = *found;
-  const std::uint64_t distance = address - symbol.address;
-  if (distance != 0 && distance >= symbol.size) return {};
-  return distance == 0 ? symbol.name : symbol.name + "+" + hex(distance);
+  const auto symbol = file.function_before(address);
+  if (!symbol) return {};
+  const std::uint64_t distance = address - symbol->address;
+  if (distance != 0 && distance >= symbol->size) return {};
+  return distance == 0 ? symbol->name : symbol->name + "+" + hex(distance);
 }
 
 std::string place_of_2009(const std::string& symbol, std::uint64_t address) {

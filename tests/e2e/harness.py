@@ -230,6 +230,19 @@ def wait_until(condition, what, seconds=60):
         time.sleep(0.01)
 
 
+def stop(pid):
+    """Until then a thread may go on which the kernel has not put on a processor since the signal."""
+    os.kill(pid, signal.SIGSTOP)
+
+    def is_stopped():
+        for task in _listing(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/stat", encoding="latin-1") as file:
+                if file.read().rpartition(") ")[2][0] not in "TZ":
+                    return False
+        return True
+    wait_until(is_stopped, "its threads to be stopped")
+
+
 def descendants(pid):
     result = []
     for task in _listing(f"/proc/{pid}/task"):

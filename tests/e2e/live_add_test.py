@@ -165,7 +165,7 @@ class Silent(Door):
             if line == b"uprobe-run: attached\n":
                 break
         engine = next(pid for pid in harness.descendants(first.pid))
-        os.kill(engine, signal.SIGSTOP)
+        harness.stop(engine)
         self.addCleanup(lambda: os.path.exists(f"/proc/{engine}") and os.kill(engine, signal.SIGCONT))
         seen = self.ask("--list")
         self.assertEqual(seen.returncode, 125)

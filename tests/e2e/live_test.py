@@ -353,7 +353,7 @@ class Door(Live):
 
     def test_a_stopped_tool_holds_no_process_up(self):
         self.start("rounds", "p:g {}:g")
-        os.kill(self.process.pid, signal.SIGSTOP)
+        harness.stop(self.process.pid)
         true = shutil.which("true")
         for _ in range(25):  # more than wait in its queue
             seen = harness.run([harness.tool(), "-p", f"p:g {self.program}:g", true], env=self.environment)

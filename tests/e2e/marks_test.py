@@ -347,7 +347,7 @@ int main(void) {
         self.say("mn")
         self.assertNotIn("CPU", self.told("--info"))
         tool = self.process.pid
-        os.kill(tool, signal.SIGSTOP)
+        harness.stop(tool)
         for _ in range(40):
             self.say("m" * 100)
         os.kill(tool, signal.SIGCONT)

@@ -101,7 +101,7 @@ class Overflow(harness.TestCase):
                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
         self.addCleanup(harness.stop_group, tool)
         self.assertEqual(tool.stdout.read(2), b"..")
-        os.kill(tool.pid, signal.SIGSTOP)
+        harness.stop(tool.pid)
         self.addCleanup(os.kill, tool.pid, signal.SIGCONT)
         self.assertEqual(len(tool.stdout.read(100)), 100)
 

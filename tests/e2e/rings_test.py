@@ -150,7 +150,7 @@ class Readers(RingsCase):
         """Also of a reader that is stopped while the rings come around, and of others beside it."""
         tool = self.start_tool(60000, "-b", "256K")
         complete, stopped = self.start_reader(self.c_reader()), self.start_reader(self.c_reader())
-        os.kill(stopped.pid, signal.SIGSTOP)
+        harness.stop(stopped.pid)
         self.work(tool)
         os.kill(stopped.pid, signal.SIGCONT)
         self.work(tool)
@@ -169,7 +169,7 @@ class Readers(RingsCase):
         count = 5 * size // record // 4  # by each of two threads: two and a half rings
         tool = self.start_tool(count, "-b", str(size), cpu=min(os.sched_getaffinity(0)))
         reader = self.start_reader(self.c_reader())
-        os.kill(tool.pid, signal.SIGSTOP)
+        harness.stop(tool.pid)
         try:
             self.work(tool)
             looks = self.looks(reader)  # the tool gives back what it has read, also if this reader has not

@@ -177,7 +177,7 @@ class Ends(markers_test.Markers):
 
     def test_a_tool_that_is_stopped_is_not_gone(self):
         talk = self.launched()
-        os.kill(talk.process.pid, signal.SIGSTOP)
+        harness.stop(talk.process.pid)
         self.assertEqual(talk.say("hhv"), [1, 1, UP])
         os.kill(talk.process.pid, signal.SIGCONT)
         talk.end()

@@ -316,7 +316,7 @@ class Ways(BusyCase):
 
     def test_a_client_that_is_stopped(self):
         target, first, client = self.two()
-        os.kill(client.engine(), signal.SIGSTOP)
+        harness.stop(client.engine())
         engine = first.engine()
         time.sleep(1)
         self.assertEqual(self.check_sequences(first.leave()), 8)
@@ -462,7 +462,7 @@ class Launched(TracersCase):
     def stopped_for_a_million_hits(self):
         pid = self.launch("hot", "-p", f"p:g {self.program}:g", options=["-b", "1M"])
         client = self.tracer("client", pid, f"p:f {self.program}:f").attached()
-        os.kill(client.engine(), signal.SIGSTOP)
+        harness.stop(client.engine())
 
         def queued():
             """The hits that the tool has read for the client, and those that found the rings full on a crowded machine are none."""

@@ -9,7 +9,9 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/facts/kept_facts.h"
@@ -18,9 +20,14 @@ namespace uprobe::facts {
 namespace {
 
 namespace fs = std::filesystem;
-using Bytes = std::vector<std::uint8_t>;
+using Facts = std::vector<std::uint8_t>;
 
 constexpr ContentKey kFile{{1, 2}}, kOther{{1, 3}};
+
+std::optional<Facts> found(const ContentKey& file, std::string_view kind) {
+  const auto bytes = find(file, kind);
+  return bytes ? std::optional(Facts(bytes->span().begin(), bytes->span().end())) : std::nullopt;
+}
 
 class KeptFacts : public testing::Test {
  protected:
@@ -49,19 +56,19 @@ class KeptFacts : public testing::Test {
   }
 
   fs::path home_, folder_;
-  const Bytes facts_ = {1, 2, 3, 4, 5};
+  const Facts facts_ = {1, 2, 3, 4, 5};
 };
 
 TEST_F(KeptFacts, AreFoundAgain) {
   EXPECT_FALSE(find(kFile, "flow"));
   keep(kFile, "flow", facts_);
-  EXPECT_EQ(find(kFile, "flow"), facts_);
+  EXPECT_EQ(found(kFile, "flow"), facts_);
   EXPECT_FALSE(find(kOther, "flow"));
   EXPECT_FALSE(find(kFile, "calls"));
-  keep(kFile, "flow", Bytes{9});
-  EXPECT_EQ(find(kFile, "flow"), Bytes{9});
+  keep(kFile, "flow", Facts{9});
+  EXPECT_EQ(found(kFile, "flow"), Facts{9});
   keep(kFile, "calls", {});
-  EXPECT_EQ(find(kFile, "calls"), Bytes{});
+  EXPECT_EQ(found(kFile, "calls"), Facts{});
 }
 
 TEST_F(KeptFacts, AreTheUsersOwn) {
@@ -86,7 +93,7 @@ TEST_F(KeptFacts, AnyChangedByteCounts) {
     EXPECT_FALSE(find(kFile, "flow")) << at;
     change(path, at);
   }
-  EXPECT_EQ(find(kFile, "flow"), facts_);
+  EXPECT_EQ(found(kFile, "flow"), facts_);
 }
 
 TEST_F(KeptFacts, ACutOrLongerEntryIsNone) {
@@ -103,7 +110,7 @@ TEST_F(KeptFacts, ACutOrLongerEntryIsNone) {
 TEST_F(KeptFacts, AnEntryUnderAnotherNameIsNone) {
   keep(kFile, "flow", facts_);
   const fs::path first = entry();
-  keep(kOther, "flow", Bytes{9});
+  keep(kOther, "flow", Facts{9});
   for (const auto& one : fs::directory_iterator(folder_))
     if (one.path() != first) fs::copy_file(one.path(), first, fs::copy_options::overwrite_existing);
   fs::permissions(first, fs::perms::owner_read | fs::perms::owner_write);
@@ -123,7 +130,7 @@ TEST_F(KeptFacts, WhatOthersMayReadOrWriteIsNone) {
     fs::permissions(folder_, more, fs::perm_options::remove);
     EXPECT_FALSE(find(kOther, "flow"));
   }
-  EXPECT_EQ(find(kFile, "flow"), facts_);
+  EXPECT_EQ(found(kFile, "flow"), facts_);
 }
 
 TEST_F(KeptFacts, LinksAndFifosAreNone) {

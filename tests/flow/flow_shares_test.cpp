@@ -63,9 +63,9 @@ TEST_P(Shares, AreFoundAgain) {
   ASSERT_TRUE(kept);
   const auto same = elf::ElfFile::open(GetParam());
   expect_same(found, FileFlow(*same));
-  facts::keep(*key, "flow", std::span(*kept).first(kept->size() - 1));
+  facts::keep(*key, "flow", kept->span().first(kept->size - 1));
   expect_same(found, FileFlow(*same));
-  EXPECT_EQ(facts::find(*key, "flow"), kept) << "it is kept anew";
+  EXPECT_EQ(facts::find(*key, "flow")->size, kept->size) << "it is kept anew";
   facts::keep_facts_in("");
   std::filesystem::remove_all(folder);
 }
