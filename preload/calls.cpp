@@ -60,6 +60,14 @@ long execute(ProcessBlock& block, const SignalFrame& frame) {
   return result;
 }
 
+// Where the tool does not answer, the process itself takes the live part of its old domain out of its memory. Private memory comes in the
+// same place, so that threads in the middle of a record write to their own process. Safe: mmap of one range that is the session's, whole.
+void leave_live_part(const AreaHeader& area) {
+  constexpr u64 kReadWrite = 3, kFixedPrivateNoreserve = 0x4032;
+  const u64 bytes = area.data_offset - area.live_offset + 2 * area.ring_bytes * area.ring_count;
+  system_call(kSysMmap, as_word(&area) + area.live_offset, bytes, kReadWrite, kFixedPrivateNoreserve, ~u64{0}, 0);
+}
+
 // All processes that share a live part are of one trust domain, so the process has the live part of its new domain when the
 // call returns. libc makes such a call in each thread of a process; each asks, and the last request covers the changes of all
 // of them. A child in its parent's memory has no live part of its own.
@@ -68,7 +76,9 @@ long change_credentials(ProcessBlock& block, const SignalFrame& frame) {
   const bool asks = result == 0 && (block.flags & shared::kBlockFiltered) == 0 && !borrows_memory(block);
   if (asks) {
     const u32 tid = static_cast<u32>(system_call(kSysGettid));
-    ask_tool(block, session_area(block, 0), {shared::MailKind::credentials_changed, tid, 0, 0});
+    AreaHeader* area = session_area(block, 0);
+    const bool is_answered = ask_tool(block, area, {shared::MailKind::credentials_changed, tid, 0, 0});
+    if (!is_answered && area != nullptr) leave_live_part(*area);
   }
   return result;
 }

@@ -13,6 +13,7 @@
 #include "engine/base/procfs.h"
 #include "engine/base/regular_file.h"
 #include "engine/base/roles.h"
+#include "engine/proxy/memory.h"
 #include "engine/target/process_list.h"
 #include "engine/target/process_stat.h"
 
@@ -85,7 +86,7 @@ bool ProcessFinder::matches(pid_t pid, const std::string& name, bool& is_closed)
   for (const std::string& pattern : names_)
     if (::fnmatch(pattern.c_str(), name.c_str(), 0) == 0) return true;
   if (objects_.empty()) return false;
-  const auto maps = procfs::read(pid, "maps");
+  const auto maps = proxy::read_of(pid, procfs::path(pid, "maps"));
   is_closed = !maps && (maps.error().err == EACCES || maps.error().err == EPERM);
   return maps && std::any_of(objects_.begin(), objects_.end(),
                              [&](const Object& object) { return maps_object(*maps, object.shown); });

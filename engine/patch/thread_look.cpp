@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/base/procfs.h"
+#include "engine/proxy/memory.h"
 #include "engine/target/seccomp.h"
 #include "engine/target/stopped_process.h"
 
@@ -40,11 +41,11 @@ std::optional<LiveCodeAddresses> look_asleep(target::Target& process, const std:
                                              pid_t tid) {
   const pid_t pid = process.pid();
   const auto before = switches_of(pid, tid);
-  const auto syscall = procfs::read(pid, tid, "syscall");
+  const auto syscall = proxy::read_of(pid, procfs::path(pid, tid, "syscall"));
   const auto place = before && syscall ? place_in_sleep(*syscall) : std::nullopt;
   if (!place) return std::nullopt;
   LiveCodeAddresses kept = LiveCodeAddresses::of_thread(process, maps, *place, [] {});
-  const auto again = procfs::read(pid, tid, "syscall");
+  const auto again = proxy::read_of(pid, procfs::path(pid, tid, "syscall"));
   const bool has_slept = again && *again == *syscall && switches_of(pid, tid) == before;
   return has_slept ? std::optional(std::move(kept)) : std::nullopt;
 }

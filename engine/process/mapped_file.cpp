@@ -51,8 +51,7 @@ std::optional<elf::Identity> mapped_identity(pid_t pid, const target::Mapping& m
 std::vector<MappedText> mapped_text(pid_t pid) {
   std::vector<MappedText> found;
   const auto user = proxy::Foreign(pid).user();
-  constexpr std::size_t kMostText = std::size_t{48} << 20;  // as of ProcessFiles::maps
-  const auto maps = user ? proxy::read_file(*user, procfs::path(pid, "maps"), kMostText) : procfs::read(pid, "maps");
+  const auto maps = proxy::read_of(pid, procfs::path(pid, "maps"));
   if (!maps) return found;
   for (target::Mapping& mapping : target::parse_maps(*maps)) {
     if (!mapping.is_file() || !mapping.executable) continue;

@@ -14,6 +14,7 @@
 
 #include "engine/base/procfs.h"
 #include "engine/process/block.h"
+#include "engine/proxy/memory.h"
 #include "engine/proxy/proxy.h"
 #include "engine/shared/mailbox.h"
 
@@ -60,12 +61,13 @@ namespace {
 // memory.
 std::string maps_of(pid_t pid) {
   const std::string own = procfs::path(pid);
-  auto text = read_file(own + "/maps");
+  auto text = proxy::read_of(pid, own + "/maps");
   if (!text) return {};
   if (!text->empty()) return text.take();
   const std::vector<pid_t> threads = target::threads_of(pid);
   for (std::size_t i = 1; i < threads.size(); ++i)
-    if (auto other = read_file(own + "/task/" + std::to_string(threads[i]) + "/maps"); other && !other->empty())
+    if (auto other = proxy::read_of(pid, own + "/task/" + std::to_string(threads[i]) + "/maps");
+        other && !other->empty())
       return other.take();
   return {};
 }
@@ -82,32 +84,44 @@ bool has_session(pid_t pid) { return shows_session(maps_of(pid)); }
 
 namespace {
 
-// Calls `look` for each process of any session, with its mappings.
-template <class Look>
-void each_in_session(const target::EarlierProcesses& earlier, Look look) {
-  for (const auto& process : target::list_processes()) {
-    if (earlier.has(process) || proxy::is_own(process.pid)) continue;
-    if (const std::string maps = maps_of(process.pid); shows_session(maps)) look(process.pid, target::parse_maps(maps));
+// The first area of a session in a process for which `is_wanted` is true. The kernel is asked for shared mappings alone where it can be: any
+// process of the machine may make the text of its mappings as long as it likes.
+template <class IsWanted>
+std::optional<target::Mapping> area_in(pid_t pid, const IsWanted& is_wanted) {
+  const auto is_it = [&](const target::Mapping& m) { return is_wanted(m) && is_session_area(m); };
+  auto maps = target::asked_shared_files(pid);
+  const bool is_asked = maps.has_value();
+  if (!is_asked) {
+    const std::string text = maps_of(pid);
+    maps = shows_session(text) ? target::parse_maps(text) : std::vector<target::Mapping>();
   }
+  for (target::Mapping& m : *maps) {
+    if (!is_wanted(m)) continue;
+    if (is_asked)
+      if (auto named = target::asked_mapping(pid, m.begin)) m = std::move(*named);
+    if (is_it(m)) return m;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
 std::vector<pid_t> processes_mapping(ino_t memfd, const target::EarlierProcesses& earlier) {
   std::vector<pid_t> found;
-  each_in_session(earlier, [&](pid_t pid, const std::vector<target::Mapping>& maps) {
-    const auto is_of_it = [memfd](const target::Mapping& m) { return m.inode == memfd && is_session_area(m); };
-    if (std::any_of(maps.begin(), maps.end(), is_of_it)) found.push_back(pid);
-  });
+  for (const auto& process : target::list_processes()) {
+    if (earlier.has(process) || proxy::is_own(process.pid)) continue;
+    if (area_in(process.pid, [memfd](const target::Mapping& m) { return m.inode == memfd; }))
+      found.push_back(process.pid);
+  }
   return found;
 }
 
 std::vector<InSession> processes_in_sessions() {
   std::vector<InSession> found;
-  each_in_session({}, [&](pid_t pid, const std::vector<target::Mapping>& maps) {
-    const auto area = std::find_if(maps.begin(), maps.end(), is_session_area);
-    if (area != maps.end()) found.push_back({pid, area->inode, area->begin});
-  });
+  for (const auto& process : target::list_processes())
+    if (!proxy::is_own(process.pid))
+      if (const auto area = area_in(process.pid, [](const target::Mapping&) { return true; }))
+        found.push_back({process.pid, area->inode, area->begin});
   return found;
 }
 

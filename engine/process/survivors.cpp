@@ -13,6 +13,7 @@
 #include "engine/base/procfs.h"
 #include "engine/process/processes.h"
 #include "engine/process/program_end.h"
+#include "engine/proxy/memory.h"
 
 namespace uprobe::control {
 namespace {
@@ -29,8 +30,8 @@ constexpr auto kCheckPause = 100ms;
 // traced.
 bool may_be_traced(pid_t pid) {
   if (has_session(pid)) return true;
-  const Fd maps(::open(procfs::path(pid, "maps").c_str(), O_RDONLY | O_CLOEXEC));
-  return !maps && (errno == EACCES || errno == EPERM);
+  const auto maps = proxy::open_of(pid, procfs::path(pid, "maps"), O_RDONLY);
+  return !maps && (maps.error().err == EACCES || maps.error().err == EPERM);
 }
 
 }  // namespace

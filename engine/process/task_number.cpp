@@ -8,6 +8,7 @@
 #include "engine/base/fd.h"
 #include "engine/base/procfs.h"
 #include "engine/process/processes.h"
+#include "engine/proxy/memory.h"
 #include "engine/target/maps.h"
 #include "engine/target/process_list.h"
 #include "engine/trace/task_names.h"
@@ -123,7 +124,8 @@ bool TracedTasks::has(std::uint32_t tid, bool is_elsewhere) {
   if (processes_.size() >= kMostProcesses) processes_.clear();
   Known& known = processes_[numbers->process];
   if (now < known.until) return known.is_traced;
-  const auto maps = procfs::read(static_cast<pid_t>(tid), "maps");
+  const auto process = static_cast<pid_t>(tid);
+  const auto maps = proxy::read_of(process, procfs::path(process, "maps"));
   const auto parsed = maps ? target::parse_maps(*maps) : std::vector<target::Mapping>();
   known.is_traced = std::any_of(parsed.begin(), parsed.end(),
                                 [&](const target::Mapping& m) { return m.inode == area_ && is_session_area(m); });

@@ -10,6 +10,15 @@
 
 namespace uprobe::proxy {
 
+bool may_look_at_others() {
+  static const bool may = [] {
+    constexpr int kPtrace = 19;  // CAP_SYS_PTRACE
+    const auto status = procfs::read(::getpid(), "status");
+    return ::geteuid() == 0 || (status && (procfs::capabilities(*status, "CapEff") >> kPtrace & 1) != 0);
+  }();
+  return may;
+}
+
 std::optional<uid_t> Foreign::user() const {
   constexpr std::int64_t kHolds = 100'000'000;
   const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();

@@ -13,6 +13,9 @@
 
 namespace uprobe::proxy {
 
+// Whether this process may look at those of other users at all.
+bool may_look_at_others();
+
 // Looks again after a tenth of a second, because a process may have become another user's. Threads may share it.
 class Foreign {
  public:

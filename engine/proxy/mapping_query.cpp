@@ -13,6 +13,7 @@
 #include <cstring>
 #include <memory>
 
+#include "engine/proxy/foreign.h"
 #include "engine/proxy/proxy.h"
 
 namespace uprobe::proxy {
@@ -71,7 +72,8 @@ class Asking : public Order {
 MappingAnswers ask_mappings(std::optional<uid_t> user, const std::string& maps, std::uint64_t flags, std::uint64_t at,
                             std::size_t most) {
   const auto asking = std::make_shared<Asking>(maps, flags, at, most);
-  const Outcome outcome = user ? carry_out(asking, *user) : Outcome::impossible;
+  const bool is_barred = user && !may_look_at_others();
+  const Outcome outcome = is_barred ? Outcome::silent : user ? carry_out(asking, *user) : Outcome::impossible;
   if (outcome == Outcome::silent) return {.found = {}, .name = {}, .has_failed = true, .is_over = false};
   if (outcome == Outcome::impossible) asking->carry_out();
   return asking->answers();

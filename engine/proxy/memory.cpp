@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/proxy/foreign.h"
 #include "engine/proxy/proxy.h"
 
 namespace uprobe::proxy {
@@ -119,6 +120,22 @@ class ReadingFile : public Order {
   int error_ = 0;
 };
 
+class Opening : public Order {
+ public:
+  Opening(std::string path, int flags) : path_(std::move(path)), flags_(flags | O_CLOEXEC) {}
+
+  void carry_out(Place&) override {
+    made = static_cast<int>(::syscall(SYS_openat, AT_FDCWD, path_.c_str(), flags_, 0));
+    error_ = made < 0 ? errno : 0;
+  }
+  int error() const { return error_; }
+
+ private:
+  const std::string path_;
+  const int flags_;
+  int error_ = 0;
+};
+
 class AskingForStatus : public Order {
  public:
   explicit AskingForStatus(std::string path) : path_(std::move(path)) {}
@@ -161,6 +178,32 @@ Result<std::string> read_file(uid_t user, const std::string& path, std::size_t l
     if (room > limit)
       return Error{.code = Code::limit, .text = path + " is larger than " + std::to_string(limit) + " bytes"};
   }
+}
+
+namespace {
+
+Error not_asked(const std::string& path) { return system_error("open " + path, EACCES); }
+
+}  // namespace
+
+Result<std::string> read_of(pid_t pid, const std::string& path, std::size_t limit) {
+  const auto user = Foreign(pid).user();
+  if (user && !may_look_at_others()) return not_asked(path);
+  auto text = user ? read_file(*user, path, limit) : uprobe::read_file(path, limit);
+  return !text && user && text.error().err == ENOTSUP ? uprobe::read_file(path, limit) : std::move(text);
+}
+
+Result<Fd> open_of(pid_t pid, const std::string& path, int flags) {
+  const auto user = Foreign(pid).user();
+  if (user && !may_look_at_others()) return not_asked(path);
+  if (user) {
+    const auto order = std::make_shared<Opening>(path, flags);
+    const int error = result_of(order, *user);
+    if (error == 0 && order->taken) return std::move(order->taken);
+    if (error != 0 && error != ENOTSUP) return system_error("open " + path, error);
+  }
+  Fd file(::open(path.c_str(), flags | O_CLOEXEC));
+  return file ? Result<Fd>(std::move(file)) : system_error("open " + path, errno);
 }
 
 std::optional<struct stat> status_of(std::optional<uid_t> user, const std::string& path) {

@@ -15,9 +15,13 @@
 #include <string>
 
 #include "engine/base/address.h"
+#include "engine/base/fd.h"
 #include "engine/base/result.h"
 
 namespace uprobe::proxy {
+
+inline constexpr std::size_t kMostText =
+    std::size_t{48} << 20;  // of a file of /proc: paths of 4,095 bytes make maps as long as a program likes
 
 struct ReadPiece {
   Addr from;
@@ -35,6 +39,12 @@ int write_memory(uid_t user, int memory, std::span<const MemoryPiece> pieces);
 
 // The whole of a file of /proc. Code::limit: it is longer than `limit` bytes.
 Result<std::string> read_file(uid_t user, const std::string& path, std::size_t limit);
+
+// A file of a process in /proc (maps, environ, auxv, syscall, mem). The kernel opens these while the process is not in the middle of an execve
+// (exec_update_lock: fs/exec.c, fs/proc/base.c), which its user can make last: by a descriptor of a FUSE server that execve has to close, or by
+// thousands of them. A process of another user that this one may not look at anyhow is EACCES, and is not asked.
+Result<std::string> read_of(pid_t pid, const std::string& path, std::size_t limit = kMostText);
+Result<Fd> open_of(pid_t pid, const std::string& path, int flags);
 
 // By stat; nothing: there is no such file, or it does not answer in time. Without a user: by this process.
 std::optional<struct stat> status_of(std::optional<uid_t> user, const std::string& path);

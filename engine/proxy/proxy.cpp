@@ -152,11 +152,14 @@ int serve(void* of) {
   Lane& lane = *static_cast<Lane*>(of);
   begin(lane);
   ToolsDescriptors place(lane.tool);
+  int made = -1;  // by the last order
   for (std::uint32_t last = 0; !lane.is_left; lane.done.store(last, std::memory_order_release), wake(lane.done)) {
     await_order(lane, last);
     last = lane.asked.load(std::memory_order_acquire);
+    if (made >= 0) ::syscall(SYS_close, made);
     if (lane.is_left) break;
     lane.order->carry_out(place);
+    made = lane.order->made;
   }
   ::syscall(SYS_exit, 0);
   return 0;
@@ -257,6 +260,12 @@ bool await_done(Lane& lane, const Order& order, std::uint32_t number) {
   return true;
 }
 
+void take_made(const Lane& lane, Order& order) {
+  if (order.made < 0) return;
+  const Fd proxy(static_cast<int>(::syscall(SYS_pidfd_open, lane.pid.load(), 0)));
+  order.taken = Fd(static_cast<int>(::syscall(SYS_pidfd_getfd, proxy.get(), order.made, 0)));
+}
+
 }  // namespace
 
 Outcome carry_out(const std::shared_ptr<Order>& order, uid_t user) {
@@ -267,7 +276,7 @@ Outcome carry_out(const std::shared_ptr<Order>& order, uid_t user) {
   lane->order = order, lane->user = user;
   const std::uint32_t number = lane->asked.fetch_add(1, std::memory_order_release) + 1;
   wake(lane->asked);
-  if (await_done(*lane, *order, number)) return lane->order = nullptr, Outcome::done;
+  if (await_done(*lane, *order, number)) return take_made(*lane, *order), lane->order = nullptr, Outcome::done;
   if (lane->pid < 0) return Outcome::impossible;
   silent().add(user);
   impatient_until = Clock::now() + kWhile;

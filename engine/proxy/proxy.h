@@ -21,6 +21,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "engine/base/fd.h"
+
 namespace uprobe::proxy {
 
 // What an order may use while it is carried out.
@@ -44,6 +46,9 @@ class Order {
 
   // Calls how often the work has got on: an order that does gets more time.
   std::atomic<std::uint32_t> steps{0};
+  // A descriptor of the proxy's that the order leaves open, for carry_out() to take a copy of; -1: none.
+  int made = -1;
+  Fd taken;  // the copy
 };
 
 enum class Outcome {

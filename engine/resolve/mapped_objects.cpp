@@ -8,6 +8,7 @@
 #include "engine/base/process_paths.h"
 #include "engine/base/procfs.h"
 #include "engine/process/mapped_file.h"
+#include "engine/proxy/memory.h"
 #include "engine/target/maps.h"
 
 namespace uprobe {
@@ -44,7 +45,7 @@ std::vector<Mapped> mapped_files(pid_t pid, const elf::Identity& program, plan::
 }  // namespace
 
 bool has_replaced_mapping(pid_t pid, const std::string& path) {
-  const auto maps = procfs::read(pid, "maps");
+  const auto maps = proxy::read_of(pid, procfs::path(pid, "maps"));
   if (!maps) return false;
   bool is_replaced = false;
   for (const target::Mapping& mapping : target::parse_maps(*maps)) {

@@ -11,6 +11,7 @@
 #include "engine/base/procfs.h"
 #include "engine/base/signal_masked_thread.h"
 #include "engine/process/members.h"
+#include "engine/proxy/proxy.h"
 #include "engine/target/attachable.h"
 
 namespace uprobe::control {
@@ -72,6 +73,7 @@ bool DomainGuard::rests(std::chrono::milliseconds pace) {
 void DomainGuard::loop() {
   const auto pace = area_.has_switches() ? kSwitchPace : kLookPace;
   auto next_look = Clock::now();
+  proxy::limit_patience(100ms);  // others wait for the look to end
   do {
     static_cast<void>(catch_resource_exhaustion([&] {
       carrier_.step(domains_);

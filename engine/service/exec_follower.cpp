@@ -14,6 +14,7 @@
 
 #include "engine/base/procfs.h"
 #include "engine/process/processes.h"
+#include "engine/proxy/memory.h"
 #include "engine/target/thread_change.h"
 
 namespace uprobe::control {
@@ -199,7 +200,7 @@ namespace {
 
 // Valgrind executes the program in translation, and would not pass its breakpoints on.
 bool is_valgrind(pid_t pid) {
-  const auto environment = procfs::read(pid, "environ");
+  const auto environment = proxy::read_of(pid, procfs::path(pid, "environ"));
   return procfs::link(procfs::path(pid, "exe")).ends_with("-linux") && environment &&
          ('\0' + *environment).find(std::string("\0VALGRIND_LAUNCHER=", 19)) != std::string::npos;
 }

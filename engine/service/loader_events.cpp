@@ -9,6 +9,7 @@
 #include "engine/base/fd.h"
 #include "engine/base/procfs.h"
 #include "engine/process/mapped_file.h"
+#include "engine/proxy/memory.h"
 
 namespace uprobe::control {
 namespace {
@@ -45,7 +46,7 @@ Status add_hook(std::shared_ptr<const elf::ElfFile> file, const std::string& sym
 
 // Where the kernel mapped the program's interpreter; 0: it has none.
 Addr interpreter_base(pid_t pid) {
-  const auto vector = procfs::read(pid, "auxv");
+  const auto vector = proxy::read_of(pid, procfs::path(pid, "auxv"));
   std::uint64_t entry[2] = {};
   for (std::size_t at = 0; vector && at + sizeof entry <= vector->size(); at += sizeof entry) {
     std::memcpy(entry, vector->data() + at, sizeof entry);

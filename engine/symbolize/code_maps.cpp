@@ -8,6 +8,7 @@
 #include "engine/base/fd.h"
 #include "engine/base/procfs.h"
 #include "engine/process/processes.h"
+#include "engine/proxy/memory.h"
 
 namespace uprobe::control {
 namespace {
@@ -88,7 +89,7 @@ void CodeMaps::note_since(pid_t tid, std::uint64_t moment) {
 
 void CodeMaps::note(pid_t pid) {
   const std::uint64_t begun = now();
-  const auto text = procfs::read(pid, "maps");
+  const auto text = proxy::read_of(pid, procfs::path(pid, "maps"));
   if (!text) return;
   const std::vector<target::Mapping> maps = target::parse_maps(*text);
   const std::lock_guard lock(lock_);

@@ -8,6 +8,7 @@
 #include "engine/base/procfs.h"
 #include "engine/base/regular_file.h"
 #include "engine/elf/debug_files.h"
+#include "engine/proxy/memory.h"
 #include "engine/target/maps.h"
 #include "engine/trace/task_names.h"
 
@@ -66,7 +67,7 @@ void MappingLog::add(NotedMappings noted) {
 void MappingLog::note(pid_t pid, bool is_new) {
   const auto number = static_cast<std::uint32_t>(pid);
   const std::uint64_t now = trace::TaskNames::now_ns();
-  const auto text = procfs::read(pid, "maps");
+  const auto text = proxy::read_of(pid, procfs::path(pid, "maps"));
   if (!text || text->empty()) return;
   std::vector<CodeMapping> files = code_of(*text);
   const std::lock_guard lock(lock_);

@@ -12,6 +12,7 @@
 
 #include "engine/base/fd.h"
 #include "engine/base/procfs.h"
+#include "engine/proxy/memory.h"
 
 namespace uprobe::target {
 namespace {
@@ -75,7 +76,7 @@ std::optional<std::chrono::nanoseconds> time_since(const Sleep& sleep) {
 }
 
 long call_under_way(pid_t pid, pid_t tid) {
-  const auto text = procfs::read(pid, tid, "syscall");
+  const auto text = proxy::read_of(pid, procfs::path(pid, tid, "syscall"));
   if (!text || text->empty() || (*text)[0] < '0' || (*text)[0] > '9') return -1;
   return std::strtol(text->c_str(), nullptr, 10);
 }

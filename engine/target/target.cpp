@@ -110,24 +110,18 @@ Error error_of_files(pid_t pid, Error error) {
 // The first thread may have ended: then the others have the memory.
 Result<ProcessFiles> ProcessFiles::open(pid_t pid) {
   const std::string own = procfs::path(pid);
-  const auto open_in = [](const std::string& folder) {
-    return Fd(::open((folder + "/mem").c_str(), O_RDWR | O_CLOEXEC));
-  };
-  if (Fd memory = open_in(own); memory) return ProcessFiles(pid, own, std::move(memory));
-  const int error = errno;
-  for (const pid_t tid : error == ESRCH ? threads_of(pid) : std::vector<pid_t>()) {
+  const auto open_in = [pid](const std::string& folder) { return proxy::open_of(pid, folder + "/mem", O_RDWR); };
+  auto memory = open_in(own);
+  if (memory) return ProcessFiles(pid, own, memory.take());
+  for (const pid_t tid : memory.error().err == ESRCH ? threads_of(pid) : std::vector<pid_t>()) {
     const std::string folder = own + "/task/" + std::to_string(tid);
-    if (Fd memory = open_in(folder); memory) return ProcessFiles(pid, folder, std::move(memory));
+    if (auto others = open_in(folder)) return ProcessFiles(pid, folder, others.take());
   }
-  return error_of_files(pid, system_error("open " + own + "/mem", error));
+  return error_of_files(pid, memory.error());
 }
 
 Result<std::vector<Mapping>> ProcessFiles::maps() const {
-  constexpr std::size_t kMostText = std::size_t{48} << 20;  // paths of 4,095 bytes make it as long as a program likes
-  const std::string path = folder_ + "/maps";
-  const auto user = foreign_.user();
-  auto text = user ? proxy::read_file(*user, path, kMostText) : read_file(path, kMostText);
-  if (!text && user && text.error().err == ENOTSUP) text = read_file(path, kMostText);
+  const auto text = proxy::read_of(pid_, folder_ + "/maps");
   if (!text) return error_of_files(pid_, text.error());
   return parse_maps(*text);
 }
@@ -182,6 +176,14 @@ Result<std::optional<Mapping>> mapping_in(const Result<std::vector<Mapping>>& ma
 }
 
 }  // namespace
+
+std::optional<std::vector<Mapping>> asked_shared_files(pid_t pid) {
+  return ask_for_shared_files(proxy::Foreign(pid).user(), procfs::path(pid, "maps"));
+}
+
+std::optional<Mapping> asked_mapping(pid_t pid, Addr address) {
+  return ask_for(proxy::Foreign(pid).user(), procfs::path(pid, "maps"), address);
+}
 
 std::optional<Mapping> ProcessFiles::asked_mapping_at(Addr address) const {
   return ask_for(foreign_.user(), folder_ + "/maps", address);

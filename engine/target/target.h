@@ -111,6 +111,11 @@ pid_t parent_of(pid_t pid);
 // Whether `pid` is a process that this one has started, and not a thread of one.
 bool is_own_child(pid_t pid);
 
+// The shared mappings of files of a process, without their paths, and one mapping with its path; nothing: the kernel does not answer such
+// questions (before 6.11), there is none, or the process does not answer.
+std::optional<std::vector<Mapping>> asked_shared_files(pid_t pid);
+std::optional<Mapping> asked_mapping(pid_t pid, Addr address);
+
 // The part that every target shares: /proc/PID. Works for a stopped tracee and, as the same user, for a running process. Another user's
 // process is read and written by a proxy (engine/proxy/proxy.h), and may be ETIMEDOUT.
 class ProcessFiles {
