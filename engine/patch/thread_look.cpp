@@ -9,6 +9,7 @@
 
 #include "engine/base/procfs.h"
 #include "engine/proxy/memory.h"
+#include "engine/target/process_stat.h"
 #include "engine/target/seccomp.h"
 #include "engine/target/stopped_process.h"
 
@@ -85,7 +86,9 @@ std::vector<pid_t> all_threads_of(pid_t pid) {
     std::vector<pid_t> second = target::threads_of(pid);
     std::ranges::sort(first);
     std::ranges::sort(second);
-    if (first == second && first.size() == count) return first;
+    if (first != second || first.size() != count) continue;
+    std::erase_if(first, [pid](pid_t tid) { return target::is_kernels(pid, tid); });
+    return first;
   }
   return {};
 }

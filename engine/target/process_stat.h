@@ -33,6 +33,10 @@ struct ThreadRun {
 // State X: there is no such thread.
 ThreadRun run_of(pid_t pid, pid_t tid);
 
+// Whether a thread of a process is the kernel's: it works in the process's memory, for io_uring or vhost, and executes none of its code. Its
+// registers mean nothing.
+bool is_kernels(pid_t pid, pid_t tid);
+
 // A zombie, and not only its first thread.
 bool has_ended(const ProcessStat& stat);
 // The same of the process with this id, and true where there is none.

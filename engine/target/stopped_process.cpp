@@ -118,6 +118,8 @@ Status StoppedProcess::hold_all() {
 // Before anybody is stopped: to be woken is the end of a sleep.
 void StoppedProcess::look_at_sleepers() {
   for (const pid_t tid : threads_of(pid())) {
+    if (is_kernels(pid(), tid)) continue;
+    judged_.insert(tid);
     const long call = call_under_way(pid(), tid);
     if (!loses_time(call) && !(is_kept_by_kernel(call) && is_filtered(tid))) continue;
     if (const auto sleep = sleep_of(pid(), tid)) sleepers_.emplace(tid, *sleep);
@@ -146,6 +148,7 @@ Result<bool> StoppedProcess::seize_new(std::vector<pid_t>& stopping) {
   bool found = false;
   for (const pid_t tid : wanted_threads()) {
     if (std::find(seized_.begin(), seized_.end(), tid) != seized_.end()) continue;
+    if (!judged_.contains(tid) && is_kernels(pid(), tid)) continue;
     if (const int error = seize(tid); error != 0) {
       if (error == ESRCH || is_zombie(pid(), tid)) continue;
       if (error == ETIMEDOUT)

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -120,6 +121,7 @@ class StoppedProcess : public Target {
   std::chrono::milliseconds patience_;
   pid_t only_ = 0;                   // the one thread that is to be held; 0: all
   std::map<pid_t, Sleep> sleepers_;  // before the stop
+  std::set<pid_t> judged_;  // threads that were there before the stop, and execute the process's code
   mutable std::map<pid_t, bool> filtered_;
   std::vector<Thread> threads_;
   std::vector<pid_t> seized_;                          // also those that have not stopped

@@ -142,6 +142,25 @@ class OfEachTier(HostileCase):
                 self.assertEqual((seen.returncode, seen.stdout), (0, b"0 have not gone on, 0 signals\n"), seen.stderr[:2000])
                 self.assertIn(b"is traced by another of the traced programs", seen.stderr)
 
+    def test_threads_of_the_kernel(self):
+        """They are not stopped, and nothing is asked of them: attaching held the program for fifteen seconds, and was refused."""
+        program = self.compile("works_by_io_uring", "")
+        with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            if process.stdout.readline() != b"ready\n":
+                self.skipTest("no io_uring here")
+            names = set()
+            for task in os.listdir(f"/proc/{process.pid}/task"):
+                with open(f"/proc/{process.pid}/task/{task}/comm", encoding="ascii") as file:
+                    names.add(file.read()[:8])
+            self.assertEqual({name for name in names if name.startswith("iou-")}, {"iou-sqp-", "iou-wrk-"})
+            for tier in ("auto", "int3"):
+                with self.subTest(tier=tier):
+                    seen = harness.run([harness.tool(), f"--tier={tier}", "-n", "5", "-o", self.path("trace"), "-P", str(process.pid),
+                                        "-p", f"p:x {program}:probed"], timeout=SECONDS)
+                    self.assertEqual(seen.returncode, 0, seen.stderr)
+            process.stdin.close()
+            self.assertEqual(process.wait(SECONDS), 0)
+
     def test_a_debugger_attaches_beside_vfork(self):
         """The request waits until the child of vfork is gone: before, the agent's own breakpoints stayed."""
         program = self.compile("attached_in_vfork", "")
