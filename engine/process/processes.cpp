@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <sys/stat.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -175,12 +174,8 @@ Result<Addr> find_block(pid_t pid) {
   return found ? Result<Addr>(found->block) : found.error();
 }
 
-bool gains_privileges(const std::string& path) { return ::geteuid() != 0 && gives_privileges(path); }
-
-bool gives_privileges(const std::string& path) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) return false;  // execve will fail, or the script's interpreter decides
-  return (status.st_mode & (S_ISUID | S_ISGID)) != 0 || ::getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
+bool gains_privileges(const std::string& path) {
+  return ::geteuid() != 0 && proxy::gives_privileges({}, path).value_or(true);
 }
 
 }  // namespace uprobe::control

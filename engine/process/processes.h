@@ -77,7 +77,5 @@ Result<Addr> find_block(pid_t pid);
 // Whether execve of the file would give more rights than this process has: set-id bits or capabilities. A traced program would
 // not get them.
 bool gains_privileges(const std::string& path);
-// Whether the file would change the rights of a process that executes it.
-bool gives_privileges(const std::string& path);
 
 }  // namespace uprobe::control

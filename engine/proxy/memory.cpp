@@ -136,6 +136,24 @@ class Opening : public Order {
   int error_ = 0;
 };
 
+class AskingForPrivileges : public Order {
+ public:
+  explicit AskingForPrivileges(std::string path) : path_(std::move(path)) {}
+
+  void look() {
+    struct stat status {};
+    if (::syscall(SYS_newfstatat, AT_FDCWD, path_.c_str(), &status, 0) != 0) return;
+    gives_ = (status.st_mode & (S_ISUID | S_ISGID)) != 0 ||
+             ::syscall(SYS_getxattr, path_.c_str(), "security.capability", nullptr, 0) > 0;
+  }
+  void carry_out(Place&) override { look(); }
+  bool gives() const { return gives_; }
+
+ private:
+  const std::string path_;
+  bool gives_ = false;
+};
+
 class AskingForStatus : public Order {
  public:
   explicit AskingForStatus(std::string path) : path_(std::move(path)) {}
@@ -178,6 +196,14 @@ Result<std::string> read_file(uid_t user, const std::string& path, std::size_t l
     if (room > limit)
       return Error{.code = Code::limit, .text = path + " is larger than " + std::to_string(limit) + " bytes"};
   }
+}
+
+std::optional<bool> gives_privileges(std::optional<uid_t> user, const std::string& path) {
+  const auto order = std::make_shared<AskingForPrivileges>(path);
+  const Outcome outcome = user ? carry_out(order, *user) : Outcome::impossible;
+  if (outcome == Outcome::silent) return std::nullopt;
+  if (outcome == Outcome::impossible) order->look();
+  return order->gives();
 }
 
 namespace {

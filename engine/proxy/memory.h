@@ -49,4 +49,8 @@ Result<Fd> open_of(pid_t pid, const std::string& path, int flags);
 // By stat; nothing: there is no such file, or it does not answer in time. Without a user: by this process.
 std::optional<struct stat> status_of(std::optional<uid_t> user, const std::string& path);
 
+// Whether execve of a file changes rights: set-id bits or capabilities. False where there is no such file: execve will fail, or the script's
+// interpreter decides. Nothing: it does not answer in time.
+std::optional<bool> gives_privileges(std::optional<uid_t> user, const std::string& path);
+
 }  // namespace uprobe::proxy

@@ -16,6 +16,7 @@ constexpr std::string_view kDigits = "0123456789";
 constexpr std::uint64_t kSecond = 1'000'000'000;
 // Lines of one event, and of a file's options.
 constexpr std::size_t kMostLines = 1024, kMostOptionLines = 65'536;
+constexpr std::size_t kMostOptionBytes = 4 << 20;
 
 std::string shown(const std::string& line) { return format::escaped(line) + "\n"; }
 
@@ -130,7 +131,7 @@ Result<std::string> options_of(const std::string& path) {
   std::string text;
   std::size_t lines = 0;
   while (const auto line = output->next_line())
-    if (++lines <= kMostOptionLines) text.append(*line).append("\n");
+    if (++lines <= kMostOptionLines && text.size() < kMostOptionBytes) text.append(*line).append("\n");
   return output->has_succeeded() ? Result<std::string>(text) : Result<std::string>(unread_trace(path));
 }
 

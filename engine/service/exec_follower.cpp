@@ -14,6 +14,7 @@
 
 #include "engine/base/procfs.h"
 #include "engine/process/processes.h"
+#include "engine/proxy/foreign.h"
 #include "engine/proxy/memory.h"
 #include "engine/target/thread_change.h"
 
@@ -94,8 +95,11 @@ void ExecFollower::seize(const Call& call) {
     return;
   }
   const bool is_trusted = ::geteuid() == 0 && is_of_tool(*before);
-  if (!is_trusted && gives_privileges(path_from_here(call.tid, call.path, call.folder))) {
-    notes_.insert(call.path + " runs untraced: it is set-id");
+  const std::string path = path_from_here(call.tid, call.path, call.folder);
+  const auto gives = is_trusted ? false : proxy::gives_privileges(proxy::Foreign(call.tid).user(), path);
+  if (!gives || *gives) {
+    notes_.insert(call.path +
+                  (gives ? " runs untraced: it is set-id" : " runs untraced: its file system does not answer"));
     return;
   }
   constexpr std::chrono::milliseconds kPatience{100};  // a thread that has announced no call is in execve

@@ -85,6 +85,7 @@ class Adversaries(harness.TestCase):
         self.addCleanup(lambda: (server.kill(), server.communicate(), subprocess.run(["umount", "-l", folder], check=False)))
         if server.stdout.readline() != b"ready\n":
             self.skipTest("no FUSE here")
+        self.server = server
         os.chmod(self.folder, 0o755)
         os.chmod(self.program, 0o755)
         return os.path.join(folder, "file")
@@ -113,6 +114,31 @@ class Adversaries(harness.TestCase):
         seen = harness.run([*harness.tracer("-o", self.path("trace"), "-p", self.definitions[0]), "-P", stuck])
         self.assertEqual(seen.returncode, 125)
         self.assertIn(b"is in an execve that does not end", seen.stderr)
+
+    @unittest.skipIf(os.geteuid() != 0, "other users need root")
+    def test_an_execve_that_holds_its_lock_holds_no_command(self):
+        """It closes a descriptor whose server does not answer. Until then nobody can open files of its process in /proc."""
+        held = os.path.join(os.path.dirname(self.mount_silent_server()), "held")
+        code = f"import os; os.open({held!r}, os.O_RDONLY | os.O_CLOEXEC); os.execv('/bin/sleep', ['sleep', '1000'])"
+        libc = harness.libc_of(self.program)
+        run = ["-o", self.path("trace"), "-p", f"p:w {libc}:write"]
+        with subprocess.Popen(["setpriv", "--reuid=60000", "--regid=60000", "--clear-groups", sys.executable, "-c", code]) as holder, \
+                subprocess.Popen(["sleep", "1000"]) as own:
+            self.addCleanup(holder.kill)
+            self.addCleanup(own.kill)
+            self.assertEqual(self.server.stdout.readline(), b"held\n")
+            harness.wait_until(lambda: is_asleep(own.pid), "its program")
+            try:
+                for words in (["-d", "0.2", "-P", str(own.pid)], ["--", "sh", "-c", "/bin/echo ends"]):
+                    with self.subTest(words=words):
+                        seen = harness.run([*harness.tracer(*run), *words])
+                        self.assertEqual(seen.returncode, 0, seen.stderr)
+                        self.assertIsNone(holder.poll())
+            finally:
+                own.kill()
+                self.server.kill()
+                self.server.wait()
+                holder.kill()
 
     def test_the_area_is_at_another_address_each_time(self):
         places = set()

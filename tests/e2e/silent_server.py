@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A FUSE server whose file can be opened and mapped, and whose pages never come. Needs root.
 
-    silent_server.py FOLDER     mounts there, says "ready", serves `file`; a name that begins with `never` is not even found
+    silent_server.py FOLDER     mounts there, says "ready", serves `file`; a name that begins with `never` is not even found, and `held` is
+                                never closed, which it says
 """
 import ctypes
 import os
@@ -11,7 +12,7 @@ import sys
 LOOKUP, FORGET, GETATTR, OPEN, READ, STATFS, RELEASE, FLUSH, INIT, OPENDIR, RELEASEDIR = 1, 2, 3, 14, 15, 17, 18, 25, 26, 27, 29
 ENOSYS, ENOENT = 38, 2
 NOSUID, NODEV = 2, 4
-ROOT, FILE = 1, 2
+ROOT, FILE, HELD = 1, 2, 3
 KEEP_CACHE = 2
 VALID = 3600
 
@@ -30,11 +31,15 @@ def answer_to(code, node, words):
     if code == LOOKUP and words.startswith(b"never"):
         return None
     if code == LOOKUP:
-        return ENOENT if words != b"file\0" else struct.pack("<4Q2I", FILE, 0, VALID, VALID, 0, 0) + attributes(FILE)
+        found = {b"file\0": FILE, b"held\0": HELD}.get(words)
+        return ENOENT if found is None else struct.pack("<4Q2I", found, 0, VALID, VALID, 0, 0) + attributes(found)
     if code == GETATTR:
         return struct.pack("<Q2I", VALID, 0, 0) + attributes(node)
     if code in (OPEN, OPENDIR):
         return struct.pack("<Q2I", 1, KEEP_CACHE, 0)  # else an open waits for the pages that others wait for
+    if code == FLUSH and node == HELD:
+        print("held", flush=True)
+        return None
     if code in (RELEASE, RELEASEDIR, FLUSH):
         return b""
     return None if code in (READ, FORGET) else ENOSYS

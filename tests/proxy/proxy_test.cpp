@@ -10,7 +10,11 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 
@@ -133,6 +137,54 @@ TEST(Proxy, IsLeftWhereItDoesNotComeBackAndThatUserWaits) {
   stuck->finish();
   for (int looks = 0; !allows(kUser) && looks < 10000; ++looks) ::usleep(1000);
   EXPECT_TRUE(allows(kUser));
+}
+
+class Opens : public Order {
+ public:
+  void carry_out(Place&) override {
+    made = static_cast<int>(::syscall(SYS_openat, AT_FDCWD, "/dev/zero", O_RDONLY, 0));
+  }
+};
+
+std::ptrdiff_t descriptors_of(pid_t pid) {
+  namespace fs = std::filesystem;
+  return std::distance(fs::directory_iterator(procfs::path(pid, "fd")), fs::directory_iterator());
+}
+
+TEST(Proxy, HandsADescriptorOverAndKeepsNone) {
+  const auto who = std::make_shared<Names>();
+  ASSERT_EQ(carry_out(who, kUser), Outcome::done);
+  const std::ptrdiff_t before = descriptors_of(who->pid());
+  for (int i = 0; i < 3; ++i) {
+    const auto order = std::make_shared<Opens>();
+    ASSERT_EQ(carry_out(order, kUser), Outcome::done);
+    ASSERT_TRUE(order->taken);
+    char byte = 1;
+    EXPECT_EQ(::read(order->taken.get(), &byte, 1), 1);
+    EXPECT_EQ(byte, 0);
+  }
+  ASSERT_EQ(carry_out(who, kUser), Outcome::done);
+  EXPECT_EQ(descriptors_of(who->pid()), before);
+}
+
+TEST(ProxyMemory, FilesOfAnotherUsersProcessAreOpened) {
+  if (::geteuid() != 0) GTEST_SKIP() << "another user's process takes root";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool is_other = ::setuid(kUser) == 0;
+    ::pause();
+    ::_exit(is_other ? 0 : 1);
+  }
+  for (int looks = 0; !Foreign(child).user() && looks < 10000; ++looks) ::usleep(1000);
+  const auto memory = open_of(child, procfs::path(child, "mem"), O_RDWR);
+  EXPECT_TRUE(memory) << memory.error().text;
+  const auto maps = read_of(child, procfs::path(child, "maps"));
+  ASSERT_TRUE(maps) << maps.error().text;
+  EXPECT_NE(maps->find("[stack]"), std::string::npos);
+  EXPECT_EQ(open_of(child, procfs::path(child, "none"), O_RDONLY).error().err, ENOENT);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_FALSE(read_of(child, procfs::path(child, "maps")));
 }
 
 TEST(ProxyMemory, IsReadAndWritten) {
