@@ -8,20 +8,29 @@
 #include <utility>
 
 #include "engine/process/mapped_file.h"
+#include "engine/proxy/foreign.h"
+#include "engine/proxy/memory.h"
 
 namespace uprobe::control {
 
-std::optional<FileVersion> version_of(const std::string& path) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+namespace {
+
+FileVersion version_in(const struct stat& status) {
   constexpr std::int64_t kSecond = 1'000'000'000;
-  return FileVersion{
-      {status.st_dev, status.st_ino}, status.st_size, status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec};
+  return {{status.st_dev, status.st_ino}, status.st_size, status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec};
+}
+
+}  // namespace
+
+std::optional<FileVersion> version_of(const std::string& path) {
+  const auto status = proxy::status_of({}, path);
+  return status ? std::optional(version_in(*status)) : std::nullopt;
 }
 
 std::optional<FileVersion> mapped_version(pid_t pid, const target::Mapping& m) {
+  const auto user = proxy::Foreign(pid).user();
   for (const std::string& name : names_of(pid, m))
-    if (const auto version = version_of(name)) return version;
+    if (const auto status = proxy::status_of(user, name)) return version_in(*status);
   return std::nullopt;
 }
 
