@@ -135,6 +135,56 @@ std::vector<Range> ranges_of(const std::vector<Symbol>& functions, const Image& 
 
 }  // namespace
 
+namespace {
+
+// The bodies of functions.
+struct Bodies {
+  std::vector<Range> frames;  // by begin
+  std::vector<Range> ranges;
+  std::vector<std::uint64_t> reach;  // by range: the largest end of it and all before it
+};
+
+// Of ranges with one begin the symbol's is kept, or else the first FDE's.
+Bodies bodies_of(const std::vector<Symbol>& functions, const Image& image) {
+  Bodies found{.frames = frame_ranges(image), .ranges = {}, .reach = {}};
+  auto& [frames, ranges, reach] = found;
+  std::stable_sort(frames.begin(), frames.end(), begins_before);
+  const std::vector<Range> named = ranges_of(functions, image);
+  ranges.reserve(named.size() + frames.size());
+  std::merge(named.begin(), named.end(), frames.begin(), frames.end(), std::back_inserter(ranges), begins_before);
+  const auto same_begin = [](const Range& a, const Range& b) { return a.begin == b.begin; };
+  ranges.erase(std::unique(ranges.begin(), ranges.end(), same_begin), ranges.end());
+  reach.reserve(ranges.size());
+  for (const Range& range : ranges) reach.push_back(std::max(range.end, reach.empty() ? 0 : reach.back()));
+  return found;
+}
+
+struct BodiesForm {
+  using Facts = Bodies;
+  static void pack(facts::Packer& to, const Bodies& bodies) {
+    to.put(bodies.frames);
+    to.put(bodies.ranges);
+    to.put(bodies.reach);
+  }
+  static std::optional<Bodies> unpack(facts::Unpacker& from) {
+    Bodies bodies;
+    const bool is_whole = from.take(bodies.frames) && from.take(bodies.ranges) && from.take(bodies.reach) &&
+                          bodies.reach.size() == bodies.ranges.size();
+    return is_whole ? std::optional(std::move(bodies)) : std::nullopt;
+  }
+};
+
+struct AddressesForm {
+  using Facts = std::vector<std::uint64_t>;
+  static void pack(facts::Packer& to, const Facts& addresses) { to.put(addresses); }
+  static std::optional<Facts> unpack(facts::Unpacker& from) {
+    Facts addresses;
+    return from.take(addresses) ? std::optional(std::move(addresses)) : std::nullopt;
+  }
+};
+
+}  // namespace
+
 struct ElfFile::Data {
   std::string path;
   Identity identity;
@@ -156,10 +206,8 @@ struct ElfFile::Data {
   std::atomic<int> looks{0};  // of own_functions()
   std::once_flag relocated_once;
   std::vector<std::uint64_t> relocated;
-  std::once_flag ranges_once;
-  std::vector<Range> frames;  // by begin
-  std::vector<Range> ranges;
-  std::vector<std::uint64_t> reach;  // by range: the largest end of it and all before it
+  std::once_flag bodies_once;
+  Bodies bodies;
   std::once_flag signals_once;
   std::vector<Range> signals;
   std::once_flag key_once;
@@ -180,8 +228,8 @@ struct ElfFile::Data {
   template <class IsWanted>
   std::vector<Symbol> own_functions(std::string_view beginning, const IsWanted& is_wanted);
   std::span<const Symbol> named() const { return more_functions.empty() ? functions : more_functions; }
-  void gather_ranges();
   void add_initialisers(std::vector<std::uint64_t>& starts) const;
+  std::vector<std::uint64_t> known_starts(const ElfFile& file) const;
 };
 
 // The bytes keep their address when they change owners, so the image's views stay valid.
@@ -220,19 +268,6 @@ std::vector<Symbol> ElfFile::Data::read_symbols(bool (*is_wanted)(const RawSymbo
 
 std::vector<Symbol> ElfFile::Data::read_functions(const DebugNames* further) const {
   return read_symbols(is_code, further);
-}
-
-// Of ranges with one begin the symbol's is kept, or else the first FDE's.
-void ElfFile::Data::gather_ranges() {
-  frames = frame_ranges(image);
-  std::stable_sort(frames.begin(), frames.end(), begins_before);
-  const std::vector<Range> named = ranges_of(functions, image);
-  ranges.reserve(named.size() + frames.size());
-  std::merge(named.begin(), named.end(), frames.begin(), frames.end(), std::back_inserter(ranges), begins_before);
-  const auto same_begin = [](const Range& a, const Range& b) { return a.begin == b.begin; };
-  ranges.erase(std::unique(ranges.begin(), ranges.end(), same_begin), ranges.end());
-  reach.reserve(ranges.size());
-  for (const Range& range : ranges) reach.push_back(std::max(range.end, reach.empty() ? 0 : reach.back()));
 }
 
 // Relocations fill the arrays of a position-independent file: the caller's check skips their zeros.
@@ -423,9 +458,11 @@ std::vector<std::string> ElfFile::close_names(std::string_view name, std::size_t
 }
 
 std::span<const Range> ElfFile::function_ranges() const {
-  functions();
-  std::call_once(data_->ranges_once, [this] { data_->gather_ranges(); });
-  return data_->ranges;
+  std::call_once(data_->bodies_once, [this] {
+    const auto look = [this] { return functions(), bodies_of(data_->functions, data_->image); };
+    data_->bodies = facts::kept_or_found<BodiesForm>(facts_key(), "bodies", look);
+  });
+  return data_->bodies.ranges;
 }
 
 // A body contains few others. A file may claim millions, which each look-up would go through.
@@ -436,7 +473,8 @@ std::optional<Range> ElfFile::range_at(std::uint64_t address) const {
   const auto after = std::upper_bound(ranges.begin(), ranges.end(), address,
                                       [](std::uint64_t value, const Range& range) { return value < range.begin; });
   unsigned left = kMostNested;
-  for (auto i = static_cast<std::size_t>(after - ranges.begin()); i-- > 0 && data_->reach[i] > address && left-- != 0;)
+  for (auto i = static_cast<std::size_t>(after - ranges.begin());
+       i-- > 0 && data_->bodies.reach[i] > address && left-- != 0;)
     if (ranges[i].end > address) return ranges[i];
   return std::nullopt;
 }
@@ -459,15 +497,19 @@ bool ElfFile::is_relocated_code(std::uint64_t address, std::uint64_t size) const
 
 // Three lists in order, of which only the shortest has to be sorted.
 std::vector<std::uint64_t> ElfFile::known_starts() const {
-  function_ranges();
-  std::vector<std::uint64_t> starts, others{entry()}, all;
-  data_->add_initialisers(others);
-  std::erase_if(others, [this](std::uint64_t address) { return data_->image.executable_at(address) == nullptr; });
+  return facts::kept_or_found<AddressesForm>(facts_key(), "starts", [this] { return data_->known_starts(*this); });
+}
+
+std::vector<std::uint64_t> ElfFile::Data::known_starts(const ElfFile& file) const {
+  file.function_ranges();
+  std::vector<std::uint64_t> starts, others{file.entry()}, all;
+  add_initialisers(others);
+  std::erase_if(others, [this](std::uint64_t address) { return image.executable_at(address) == nullptr; });
   std::sort(others.begin(), others.end());
-  for (const Symbol& symbol : functions())
+  for (const Symbol& symbol : file.functions())
     if (!symbol.is_label) starts.push_back(symbol.address);
   const auto middle = static_cast<std::ptrdiff_t>(starts.size());
-  for (const Range& range : data_->frames) starts.push_back(range.begin);
+  for (const Range& range : bodies.frames) starts.push_back(range.begin);
   std::inplace_merge(starts.begin(), starts.begin() + middle, starts.end());
   std::merge(starts.begin(), starts.end(), others.begin(), others.end(), std::back_inserter(all));
   all.erase(std::unique(all.begin(), all.end()), all.end());

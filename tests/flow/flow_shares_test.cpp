@@ -2,13 +2,19 @@
 // Several threads find the same flow of a file as one does, and the same is found again where it has been kept.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "engine/elf/rseq_sections.h"
 #include "engine/facts/kept_facts.h"
 #include "engine/flow/flow.h"
+#include "engine/flow/system_calls.h"
 
 namespace uprobe::plan {
 namespace {
@@ -49,6 +55,14 @@ TEST_P(Shares, FindTheSame) {
   expect_same(FileFlow(*file, 1), FileFlow(*file, 5));
 }
 
+std::vector<std::pair<std::uint64_t, int>> offsets_of(const elf::ElfFile& file, bool ends) {
+  std::vector<std::pair<std::uint64_t, int>> found;
+  const auto sites = system_call_sites(file, ends);
+  for (const SystemCallSite& site : sites ? *sites : std::vector<SystemCallSite>())
+    found.emplace_back(site.offset, static_cast<int>(site.role) * 4 + site.is_signal_return * 2 + site.maps_memory);
+  return found;
+}
+
 // Of an entry that is cut short, or another file's, nothing is taken.
 TEST_P(Shares, AreFoundAgain) {
   std::string folder = testing::TempDir() + "uprobe-flow.XXXXXX";
@@ -63,6 +77,16 @@ TEST_P(Shares, AreFoundAgain) {
   ASSERT_TRUE(kept);
   const auto same = elf::ElfFile::open(GetParam());
   expect_same(found, FileFlow(*same));
+  const auto plain = elf::ElfFile::parse(GetParam(), file->bytes());
+  for (int run = 0; run < 2; ++run) {
+    const auto again = elf::ElfFile::open(GetParam());
+    EXPECT_EQ(again->known_starts(), plain->known_starts());
+    const auto ranges = again->function_ranges(), others = plain->function_ranges();
+    EXPECT_TRUE(std::ranges::equal(ranges, others));
+    for (const elf::Range& range : others) EXPECT_EQ(again->range_at(range.end - 1), plain->range_at(range.end - 1));
+    EXPECT_TRUE(std::ranges::equal(again->rseq_sections(), plain->rseq_sections()));
+    for (const bool ends : {false, true}) EXPECT_EQ(offsets_of(*again, ends), offsets_of(*plain, ends));
+  }
   facts::keep(*key, "flow", kept->span().first(kept->size - 1));
   expect_same(found, FileFlow(*same));
   EXPECT_EQ(facts::find(*key, "flow")->size, kept->size) << "it is kept anew";
