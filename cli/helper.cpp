@@ -114,7 +114,7 @@ std::vector<ProbeSource> sources(const std::string& program) {
 
 Result<Settings> settings(pid_t pid) {
   Settings result;
-  auto definitions = gather_definitions(sources(procfs::link(procfs::path(pid, "exe"))), STDIN_FILENO);
+  auto definitions = gather_definitions(sources(procfs::link(pid, "exe")), STDIN_FILENO);
   if (!definitions) return definitions.error();
   result.session.definitions = std::move(definitions->list);
   for (const std::string& place : definitions->places) result.places.push_back(place == "-p" ? kProbes : place);

@@ -30,7 +30,7 @@ bool has_own_root(pid_t pid) {
   }, theirs{};
   if (::stat("/", &ours) != 0 || ::stat(procfs::path(pid, "root/").c_str(), &theirs) != 0) return false;
   return ours.st_dev != theirs.st_dev || ours.st_ino != theirs.st_ino ||
-         procfs::link("/proc/self/ns/mnt") != procfs::link(procfs::path(pid, "ns/mnt"));
+         procfs::link("/proc/self/ns/mnt") != procfs::link(pid, "ns/mnt");
 }
 
 // A path below `root` without symbolic links, which the kernel would follow from this process's root.
@@ -77,7 +77,7 @@ std::string as_seen_by(std::string_view program, const std::string& path) {
 }
 
 ProcessProgram program_of(pid_t pid) {
-  ProcessProgram found{.path = procfs::path(pid, "exe"), .name = procfs::link(procfs::path(pid, "exe"))};
+  ProcessProgram found{.path = procfs::path(pid, "exe"), .name = procfs::link(pid, "exe")};
   const auto running = identity_of(found.path);
   if (found.name.ends_with(kDeleted)) {
     found.name.resize(found.name.size() - kDeleted.size());

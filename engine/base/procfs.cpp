@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <climits>
@@ -21,9 +22,42 @@ std::string path(pid_t pid, pid_t tid, std::string_view file) {
   return path(pid, "task/").append(std::to_string(tid)).append("/").append(file);
 }
 
-Result<std::string> read(pid_t pid, std::string_view file) { return read_file(path(pid, file)); }
+namespace {
 
-Result<std::string> read(pid_t pid, pid_t tid, std::string_view file) { return read_file(path(pid, tid, file)); }
+Others& others() {
+  static Others the_others;
+  return the_others;
+}
+
+// Those for which the kernel takes no lock of the process's.
+bool never_waits(std::string_view file) {
+  static constexpr std::array<std::string_view, 8> kNever = {"status",    "comm",   "cmdline", "children",
+                                                             "schedstat", "cgroup", "limits",  "mountinfo"};
+  return std::ranges::find(kNever, file) != kNever.end();
+}
+
+Result<std::string> read_at(pid_t pid, std::string_view file, const std::string& path) {
+  if (others().read != nullptr && !never_waits(file))
+    if (auto text = others().read(pid, path)) return std::move(*text);
+  return read_file(path);
+}
+
+}  // namespace
+
+void read_by(const Others& theirs) { others() = theirs; }
+
+Result<std::string> read(pid_t pid, std::string_view file) { return read_at(pid, file, path(pid, file)); }
+
+Result<std::string> read(pid_t pid, pid_t tid, std::string_view file) {
+  return read_at(pid, file, path(pid, tid, file));
+}
+
+std::string link(pid_t pid, std::string_view file) {
+  const std::string place = path(pid, file);
+  if (others().link != nullptr)
+    if (auto text = others().link(pid, place)) return std::move(*text);
+  return link(place);
+}
 
 std::string link(const std::string& path) {
   std::array<char, PATH_MAX> text{};

@@ -20,12 +20,23 @@ std::string path(pid_t pid);
 std::string path(pid_t pid, std::string_view file);
 std::string path(pid_t pid, pid_t tid, std::string_view file);
 
+// Most files of a process are opened by the kernel only while the process is not in the middle of an execve, which its user can make last
+// (exec_update_lock: fs/proc). Another user's ones can be read by somebody else, who is not awaited for long: nothing means that this
+// process reads them itself. Set once, before there are other threads.
+struct Others {
+  std::optional<Result<std::string>> (*read)(pid_t pid, const std::string& path) = nullptr;
+  std::optional<std::string> (*link)(pid_t pid, const std::string& path) = nullptr;
+};
+void read_by(const Others& others);
+
 // The whole of a file of a process, or of one of its threads.
 Result<std::string> read(pid_t pid, std::string_view file);
 Result<std::string> read(pid_t pid, pid_t tid, std::string_view file);
 
 // The target of a symbolic link; empty: it cannot be read.
 std::string link(const std::string& path);
+// "/proc/PID/exe" and the like.
+std::string link(pid_t pid, std::string_view file);
 
 // The name of a process or thread (comm); empty: there is no such process, or it has no name.
 std::string name_of(pid_t pid);

@@ -2,7 +2,9 @@
 // The facade: reads the file, gathers symbols and ranges on demand, answers questions about them.
 #include "engine/elf/elf_file.h"
 
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,20 +43,31 @@ bool is_installed(const struct stat& status) {
   return (status.st_uid == 0 || status.st_uid == ::geteuid()) && (status.st_mode & S_IWOTH) == 0;
 }
 
+// Whether the file system may say of a file what a user likes: a FUSE server does, and so does an overlay over one, which anybody may mount in a
+// user namespace. The overlay that this process lives in is no such one.
+bool may_be_untrue(const Fd& file, const struct stat& status) {
+  struct statfs system {};
+  struct stat root {};
+  if (::fstatfs(file.get(), &system) != 0) return true;
+  const auto kind = static_cast<std::uint32_t>(system.f_type);
+  if (kind != OVERLAYFS_SUPER_MAGIC) return kind == FUSE_SUPER_MAGIC;
+  return ::stat("/", &root) != 0 || root.st_dev != status.st_dev;
+}
+
 // Whether it is worth while to keep facts about a file from run to run, and no other user can have a say in them.
-bool may_be_kept(const struct stat& status) {
+bool may_be_kept(const Fd& file, const struct stat& status) {
   constexpr off_t kLeast = 256 << 10;
-  const bool is_of_others = status.st_uid != 0 && status.st_uid != ::geteuid();
-  return status.st_size >= kLeast && !is_of_others && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+  return status.st_size >= kLeast && is_installed(status) && (status.st_mode & S_IWGRP) == 0 &&
+         !may_be_untrue(file, status);
 }
 
 // Of the file's functions; with more, it counts as having none.
 constexpr std::size_t kMostFunctionsOfTarget = std::size_t{512} << 10;
 constexpr std::uint64_t kMostNamesOfTarget = std::uint64_t{32} << 20;
 
-std::uint64_t most_of(const struct stat& status, NamedBy whom) {
+std::uint64_t most_of(const Fd& file, const struct stat& status, NamedBy whom) {
   if (whom == NamedBy::user) return kMaxFileBytes;
-  return is_installed(status) ? kMostOfInstalled : kMostOfTarget;
+  return is_installed(status) && !may_be_untrue(file, status) ? kMostOfInstalled : kMostOfTarget;
 }
 
 bool can_be_code(const RawSymbol& raw) {
@@ -211,7 +224,7 @@ struct ElfFile::Data {
   std::once_flag signals_once;
   std::vector<Range> signals;
   std::once_flag key_once;
-  facts::ContentKey key;
+  std::optional<facts::ContentKey> key;
   std::once_flag rseq_once;
   std::vector<RseqSection> rseq;
 
@@ -291,9 +304,10 @@ Result<ElfFile> ElfFile::open(const std::string& path, NamedBy whom) {
   const struct stat& status = file->about;
   if (static_cast<std::uint64_t>(status.st_size) > kMaxFileBytes)
     return Error{.code = Code::limit, .text = "is larger than 2 GiB", .where = path};
-  auto bytes = FileBytes::read(file->fd, static_cast<std::uint64_t>(status.st_size), most_of(status, whom), path);
+  auto bytes =
+      FileBytes::read(file->fd, static_cast<std::uint64_t>(status.st_size), most_of(file->fd, status, whom), path);
   auto made = Data::make(path, Identity{status.st_dev, status.st_ino}, std::move(bytes), whom);
-  if (made) made->data_->may_be_kept = may_be_kept(status);
+  if (made) made->data_->may_be_kept = may_be_kept(file->fd, status);
   return made;
 }
 
@@ -518,10 +532,9 @@ std::vector<std::uint64_t> ElfFile::Data::known_starts(const ElfFile& file) cons
 
 // What is found in a file depends on its bytes, and on how much of it is looked at.
 std::optional<facts::ContentKey> ElfFile::facts_key() const {
-  if (!data_->may_be_kept || !facts::are_kept()) return std::nullopt;
-  std::call_once(data_->key_once, [this] {
-    data_->key = facts::key_of(bytes(), {static_cast<std::uint64_t>(data_->whom), 0});
-  });
+  if (!data_->may_be_kept) return std::nullopt;
+  std::call_once(data_->key_once,
+                 [this] { data_->key = facts::key_of_file(bytes(), static_cast<std::uint64_t>(data_->whom)); });
   return data_->key;
 }
 

@@ -11,9 +11,8 @@ __extension__ using Wide = unsigned __int128;
 
 constexpr std::size_t kLanes = 4, kBlock = kLanes * 2 * sizeof(std::uint64_t);
 // Digits of the square roots of primes, made odd.
-constexpr std::array<std::uint64_t, 2 * kLanes> kOdd = {0x6a09e667f3bcc909, 0xbb67ae8584caa73b, 0x3c6ef372fe94f82b,
-                                                        0xa54ff53a5f1d36f1, 0x510e527fade682d1, 0x9b05688c2b3e6c1f,
-                                                        0x1f83d9abfb41bd6b, 0x5be0cd19137e2179};
+constexpr std::array<std::uint64_t, 4> kOdd = {0x6a09e667f3bcc909, 0xbb67ae8584caa73b, 0x3c6ef372fe94f82b,
+                                               0xa54ff53a5f1d36f1};
 
 std::uint64_t mixed(std::uint64_t a, std::uint64_t b) {
   const Wide product = Wide{a} * b;
@@ -21,12 +20,12 @@ std::uint64_t mixed(std::uint64_t a, std::uint64_t b) {
 }
 
 // Each lane takes two words of a block. A product of zero would forget the lane: so the word before it is added again.
-void take_block(std::array<std::uint64_t, kLanes>& lanes, const std::uint8_t* block) {
+void take_block(std::array<std::uint64_t, kLanes>& lanes, const std::uint8_t* block, const Secret& secret) {
   std::array<std::uint64_t, 2 * kLanes> words{};
   std::memcpy(words.data(), block, kBlock);
   for (std::size_t i = 0; i < kLanes; ++i) {
     const std::uint64_t before = lanes[i] ^ words[2 * i];
-    lanes[i] = mixed(before ^ kOdd[2 * i], words[2 * i + 1] ^ kOdd[2 * i + 1]) + before;
+    lanes[i] = mixed(before ^ secret.words[2 * i], words[2 * i + 1] ^ secret.words[2 * i + 1]) + before;
   }
 }
 
@@ -40,18 +39,22 @@ std::string ContentKey::text() const {
   return text;
 }
 
-ContentKey key_of(std::span<const std::uint8_t> bytes, const ContentKey& seed) {
-  std::array<std::uint64_t, kLanes> lanes = {seed.words[0], seed.words[1], ~seed.words[0], bytes.size()};
+ContentKey key_of(std::span<const std::uint8_t> bytes, const Secret& secret, const ContentKey& seed) {
+  std::array<std::uint64_t, kLanes> lanes{};
+  for (std::size_t i = 0; i < kLanes; ++i)
+    lanes[i] =
+        mixed(seed.words[i % 2] ^ secret.words[2 * kLanes + i], kOdd[i]) ^ (i < 2 ? bytes.size() : ~seed.words[i - 2]);
   std::size_t at = 0;
-  for (; bytes.size() - at >= kBlock; at += kBlock) take_block(lanes, bytes.data() + at);
+  for (; bytes.size() - at >= kBlock; at += kBlock) take_block(lanes, bytes.data() + at, secret);
   std::array<std::uint8_t, kBlock> last{};
   std::copy(bytes.begin() + static_cast<std::ptrdiff_t>(at), bytes.end(), last.begin());
-  take_block(lanes, last.data());
+  take_block(lanes, last.data(), secret);
   ContentKey key;
   for (std::size_t word = 0; word < key.words.size(); ++word) {
     std::uint64_t all = bytes.size() + kOdd[word];
-    for (std::size_t i = 0; i < kLanes; ++i) all = mixed(all ^ lanes[i], kOdd[(i + word) % kOdd.size()]) + lanes[i];
-    key.words[word] = mixed(all ^ kOdd[2], kOdd[5 + word]);
+    for (std::size_t i = 0; i < kLanes; ++i)
+      all = mixed(all ^ lanes[i], secret.words[(2 * i + 5 * word) % secret.words.size()] | 1) + lanes[i];
+    key.words[word] = mixed(all ^ kOdd[2], kOdd[3] ^ secret.words[word]);
   }
   return key;
 }

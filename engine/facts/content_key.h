@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A number of 128 bits that stands for bytes. Two files whose bytes differ have the same one by chance alone; it is no cryptographic one:
-// who chooses both files may choose such a pair.
+// A number of 128 bits that stands for bytes. Two files whose bytes differ have the same one by chance alone, also where somebody chooses
+// both, as long as the secret is not known: each product has a secret factor.
 #pragma once
 
 #include <array>
@@ -16,7 +16,11 @@ struct ContentKey {
   std::string text() const;  // 32 hexadecimal digits
 };
 
+struct Secret {
+  std::array<std::uint64_t, 12> words{};  // random
+};
+
 // `seed`: keys with different seeds have nothing to do with each other.
-ContentKey key_of(std::span<const std::uint8_t> bytes, const ContentKey& seed = {});
+ContentKey key_of(std::span<const std::uint8_t> bytes, const Secret& secret, const ContentKey& seed = {});
 
 }  // namespace uprobe::facts

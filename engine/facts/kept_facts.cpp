@@ -4,7 +4,10 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <link.h>
+#include <linux/openat2.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +17,7 @@
 #include <cstring>
 #include <ctime>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "engine/base/fd.h"
@@ -23,6 +27,7 @@ namespace {
 
 constexpr std::uint64_t kMagic = 0x31'73'74'63'61'66'70'75;  // "upfacts1"
 constexpr std::string_view kNew = "new-";                    // how the name of an entry begins while it is written
+constexpr const char* kSecretName = "secret";
 constexpr std::time_t kDay = 86400;
 
 struct Head {
@@ -32,10 +37,12 @@ struct Head {
 
 struct Place {
   std::string folder;  // empty: nothing is kept
-  ContentKey build;
+  std::vector<std::uint8_t> build;
+  std::once_flag secret_once;
+  std::optional<Secret> secret;
 };
-Place& place() {
-  static Place the_place;
+std::unique_ptr<Place>& place() {
+  static std::unique_ptr<Place> the_place = std::make_unique<Place>();
   return the_place;
 }
 
@@ -96,32 +103,38 @@ std::string variable(const char* name) {
 
 bool is_own(const struct stat& status) { return status.st_uid == ::geteuid() && (status.st_mode & 077) == 0; }
 
+// Without a link on the way: of root with another user's variables that user would choose where it leads.
+Fd open_without_links(const std::string& path) {
+  open_how how{};
+  how.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+  how.resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+  return Fd(static_cast<int>(::syscall(SYS_openat2, AT_FDCWD, path.c_str(), &how, sizeof how)));
+}
+
+bool is_of_this_user(const Fd& folder) {
+  struct stat status {};
+  return folder && ::fstat(folder.get(), &status) == 0 && status.st_uid == ::geteuid();
+}
+
 Fd open_folder(const std::string& path) {
-  Fd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  Fd folder = open_without_links(path);
   struct stat status {};
   const bool is_good = folder && ::fstat(folder.get(), &status) == 0 && is_own(status);
   return is_good ? std::move(folder) : Fd();
 }
 
-std::string parent_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
-
-bool is_of_this_user(const std::string& path) {
-  struct stat status {};
-  return ::stat(path.c_str(), &status) == 0 && status.st_uid == ::geteuid();
+// In a folder of this user's only.
+void make_in(const std::string& parent, const std::string& path) {
+  const Fd folder = open_without_links(parent);
+  if (is_of_this_user(folder)) ::mkdirat(folder.get(), path.substr(path.rfind('/') + 1).c_str(), 0700);
 }
 
-// Root with another user's variables must not make folders in which that user then cannot write.
 Fd make_folder(const std::string& path) {
+  const auto parent_of = [](const std::string& of) { return of.substr(0, of.rfind('/')); };
   const std::string parent = parent_of(path);
-  if (::access(parent.c_str(), F_OK) != 0 && is_of_this_user(parent_of(parent))) ::mkdir(parent.c_str(), 0700);
-  if (is_of_this_user(parent)) ::mkdir(path.c_str(), 0700);
+  make_in(parent_of(parent), parent);
+  make_in(parent, path);
   return open_folder(path);
-}
-
-// Of a file for this build.
-ContentKey key_here(const ContentKey& file) {
-  const ContentKey& build = place().build;
-  return key_of({}, {file.words[0] ^ build.words[0], file.words[1] ^ build.words[1]});
 }
 
 std::string name_of(const ContentKey& key, std::string_view kind) { return key.text() + "-" + std::string(kind); }
@@ -186,7 +199,34 @@ bool write_whole(const Fd& file, const void* from, std::size_t bytes) {
   return true;
 }
 
-std::optional<Bytes> read_entry(const Fd& file, const ContentKey& key) {
+bool read_secret(const Fd& folder, Secret& secret) {
+  const Fd file(::openat(folder.get(), kSecretName, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat status {};
+  return file && ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) && is_own(status) &&
+         read_whole(file, &secret, sizeof secret);
+}
+
+// One that another tool is writing is not whole yet: then nothing is kept this time.
+std::optional<Secret> secret_in(const std::string& path) {
+  const Fd folder = make_folder(path);
+  Secret secret;
+  if (!folder || read_secret(folder, secret)) return folder ? std::optional(secret) : std::nullopt;
+  if (::getrandom(&secret, sizeof secret, 0) != sizeof secret) return std::nullopt;
+  const Fd file(::openat(folder.get(), kSecretName, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (file && write_whole(file, &secret, sizeof secret)) return secret;
+  if (file) ::unlinkat(folder.get(), kSecretName, 0);
+  return std::nullopt;
+}
+
+// Null: nothing is kept.
+const Secret* secret_here() {
+  Place& here = *place();
+  if (here.folder.empty()) return nullptr;
+  std::call_once(here.secret_once, [&here] { here.secret = secret_in(here.folder); });
+  return here.secret ? &*here.secret : nullptr;
+}
+
+std::optional<Bytes> read_entry(const Fd& file, const ContentKey& key, const Secret& secret) {
   struct stat status {};
   Head head;
   const bool is_good = ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) && is_own(status) &&
@@ -194,7 +234,7 @@ std::optional<Bytes> read_entry(const Fd& file, const ContentKey& key) {
                        static_cast<std::uint64_t>(status.st_size) == sizeof head + head.bytes;
   if (!is_good) return std::nullopt;
   Bytes facts{std::make_unique_for_overwrite<std::uint8_t[]>(head.bytes), head.bytes};
-  if (!read_whole(file, facts.data.get(), facts.size) || key_of(facts.span(), key) != head.contents)
+  if (!read_whole(file, facts.data.get(), facts.size) || key_of(facts.span(), secret, key) != head.contents)
     return std::nullopt;
   if (::time(nullptr) - status.st_mtim.tv_sec > kDay) ::futimens(file.get(), nullptr);
   return facts;
@@ -209,30 +249,35 @@ void keep_facts() {
 }
 
 void keep_facts_in(const std::string& folder) {
-  const std::vector<std::uint8_t> id = own_build_id();
-  place() = {id.empty() ? std::string() : folder, key_of(id)};
+  place() = std::make_unique<Place>();
+  place()->build = own_build_id();
+  if (!place()->build.empty()) place()->folder = folder;
 }
 
-bool are_kept() { return !place().folder.empty(); }
+std::optional<ContentKey> key_of_file(std::span<const std::uint8_t> bytes, std::uint64_t variant) {
+  const Secret* secret = secret_here();
+  if (secret == nullptr) return std::nullopt;
+  return key_of(bytes, *secret, key_of(place()->build, *secret, {{variant, 0}}));
+}
 
 std::optional<Bytes> find(const ContentKey& file, std::string_view kind) {
-  const Fd folder = are_kept() ? open_folder(place().folder) : Fd();
+  const Secret* secret = secret_here();
+  const Fd folder = secret != nullptr ? open_folder(place()->folder) : Fd();
   if (!folder) return std::nullopt;
-  const ContentKey key = key_here(file);
-  const Fd entry(::openat(folder.get(), name_of(key, kind).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  return entry ? read_entry(entry, key) : std::nullopt;
+  const Fd entry(::openat(folder.get(), name_of(file, kind).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  return entry ? read_entry(entry, file, *secret) : std::nullopt;
 }
 
 void keep(const ContentKey& file, std::string_view kind, std::span<const std::uint8_t> facts) {
-  const Fd folder = are_kept() && facts.size() <= kMostEntry ? make_folder(place().folder) : Fd();
+  const Secret* secret = secret_here();
+  const Fd folder = secret != nullptr && facts.size() <= kMostEntry ? open_folder(place()->folder) : Fd();
   if (!folder) return;
-  const ContentKey key = key_here(file);
-  const Head head{.bytes = facts.size(), .contents = key_of(facts, key)};
-  const std::string made = std::string(kNew) + std::to_string(::gettid()) + "-" + name_of(key, kind);
+  const Head head{.bytes = facts.size(), .contents = key_of(facts, *secret, file)};
+  const std::string made = std::string(kNew) + std::to_string(::gettid()) + "-" + name_of(file, kind);
   const Fd entry(::openat(folder.get(), made.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!entry) return;
   const bool is_written = write_whole(entry, &head, sizeof head) && write_whole(entry, facts.data(), facts.size()) &&
-                          ::renameat(folder.get(), made.c_str(), folder.get(), name_of(key, kind).c_str()) == 0;
+                          ::renameat(folder.get(), made.c_str(), folder.get(), name_of(file, kind).c_str()) == 0;
   if (!is_written) ::unlinkat(folder.get(), made.c_str(), 0);
   make_room(folder);
 }

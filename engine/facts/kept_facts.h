@@ -3,7 +3,8 @@
 // file, where it makes system calls, its restartable sequences. Whatever is wrong with an entry, it counts as not being there.
 //
 // A wrong entry would let the tool patch the middle of an instruction. So an entry is one of
-// - the file's own bytes: its name is a number of all of them, and of the build of this code (its build id, ELF's NT_GNU_BUILD_ID);
+// - the file's own bytes: its name is a number of all of them, and of the build of this code (its build id, ELF's NT_GNU_BUILD_ID), made
+//   with a secret of the folder's (content_key.h), so that no other file with that number can be made;
 // - this user: the folder and the entry are the effective user's and no other one may look into them or write there;
 // - a whole one: it comes by rename(2), and its bytes have a number as well.
 // What file may have entries is the caller's decision: not one that another user can write.
@@ -29,8 +30,8 @@ void keep_facts();
 // The same, in a folder; empty: nothing is kept any more. For tests.
 void keep_facts_in(const std::string& folder);
 
-// Whether facts are kept, so that it is worth while to find out a key.
-bool are_kept();
+// The key of a file's bytes; nothing: nothing is kept. `variant`: other facts hold for the same bytes.
+std::optional<ContentKey> key_of_file(std::span<const std::uint8_t> bytes, std::uint64_t variant);
 
 // Bytes that were read.
 struct Bytes {

@@ -11,11 +11,14 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "engine/base/fd.h"
 #include "engine/base/procfs.h"
+#include "engine/proxy/foreign.h"
+#include "engine/proxy/memory.h"
 #include "engine/target/process_list.h"
 
 namespace uprobe::control {
@@ -77,23 +80,28 @@ Result<std::string> read_in(int folder, const char* name) {
 }
 
 // Adds the namespace of the process that the text is about.
-Result<Credentials> complete(Result<Credentials> parsed, int folder, const std::string& name) {
-  struct stat user {};
+Result<Credentials> complete(Result<Credentials> parsed, std::optional<proxy::Owner> owner, const std::string& folder) {
   if (!parsed) return parsed;
-  if (::fstatat(folder, name.c_str(), &user, 0) != 0) return system_error(name, errno);
-  parsed->namespace_device = user.st_dev;
-  parsed->user_namespace = user.st_ino;
+  const std::string name = folder + "/ns/user";
+  const auto user = proxy::status_of(owner, name);
+  if (!user) return system_error(name, ESRCH);
+  parsed->namespace_device = user->st_dev;
+  parsed->user_namespace = user->st_ino;
   return parsed;
 }
 
 // `has_ended`: whether the thread is a zombie.
-Result<Credentials> credentials_in(const std::string& path, bool* has_ended = nullptr) {
+Result<Credentials> credentials_in(std::optional<proxy::Owner> owner, const std::string& path,
+                                   bool* has_ended = nullptr) {
   const Fd folder(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!folder) return system_error(path, errno);
   const auto status = read_in(folder.get(), "status");
   if (!status) return status.error();
   if (has_ended != nullptr) *has_ended = procfs::field(*status, "State").value_or("").starts_with('Z');
-  return complete(parse_credentials(*status), folder.get(), "ns/user");
+  auto found = complete(parse_credentials(*status), owner, path);
+  // The path may lead to a later process with that id, the folder does not.
+  if (::faccessat(folder.get(), "status", F_OK, 0) != 0) return system_error(path, errno);
+  return found;
 }
 
 bool is_subset(std::uint64_t some, std::uint64_t all) { return (some & ~all) == 0; }
@@ -116,7 +124,8 @@ bool is_of(const Credentials& c, const Fd& user_namespace) {
 // effective user owns a namespace directly inside its own, which gives all capabilities there.
 bool is_capable_over(const Credentials& c, std::uint64_t capability, pid_t pid) {
   constexpr int kMostNested = 33;  // of user namespaces (kernel/user_namespace.c)
-  Fd inner(::open(procfs::path(pid, "ns/user").c_str(), O_RDONLY | O_CLOEXEC));
+  auto first = proxy::open_of(pid, procfs::path(pid, "ns/user"), O_RDONLY);
+  Fd inner = first ? first.take() : Fd();
   for (int depth = 0; inner && depth < kMostNested; ++depth) {
     if (is_of(c, inner)) return is_subset(capability, c.permitted);
     Fd outer(::ioctl(inner.get(), NS_GET_PARENT));
@@ -155,10 +164,11 @@ Result<Credentials> parse_credentials(const std::string& status) {
 // A first thread that has ended keeps the credentials that it had, whatever the others do.
 Result<Credentials> credentials_of(pid_t pid) {
   bool has_ended = false;
-  auto found = credentials_in(procfs::path(pid), &has_ended);
+  const auto owner = proxy::Foreign(pid).user();
+  auto found = credentials_in(owner, procfs::path(pid), &has_ended);
   if (!has_ended) return found;
   for (const pid_t tid : target::threads_of(pid)) {
-    auto of_thread = credentials_in(procfs::path(tid), &has_ended);
+    auto of_thread = credentials_in(owner, procfs::path(tid), &has_ended);
     if (of_thread && !has_ended) return of_thread;
   }
   return found;
@@ -167,10 +177,10 @@ Result<Credentials> credentials_of(pid_t pid) {
 Result<Credentials> credentials_of_stopped(target::Target& target) {
   const auto status = target.status();
   if (!status) return status.error();
-  return complete(parse_credentials(*status), AT_FDCWD, procfs::path(target.pid(), "ns/user"));
+  return complete(parse_credentials(*status), proxy::Foreign(target.pid()).user(), procfs::path(target.pid()));
 }
 
-Result<Credentials> own_credentials() { return credentials_in("/proc/self"); }
+Result<Credentials> own_credentials() { return credentials_in({}, "/proc/self"); }
 
 bool is_same_domain(const Credentials& a, const Credentials& b) {
   return have_same_namespace(a, b) && a.permitted == b.permitted && a.bounding == b.bounding &&

@@ -222,8 +222,7 @@ bool shares_our_view(pid_t pid) {
   static const std::array ours = {procfs::link("/proc/self/ns/pid"), procfs::link("/proc/self/ns/mnt"),
                                   procfs::link("/proc/self/root")};
   for (std::size_t i = 0; i < kLinks.size(); ++i)
-    if (const std::string there = procfs::link(procfs::path(pid, kLinks[i])); there.empty() || there != ours[i])
-      return false;
+    if (const std::string there = procfs::link(pid, kLinks[i]); there.empty() || there != ours[i]) return false;
   return true;
 }
 

@@ -36,7 +36,7 @@ std::optional<elf::Identity> identity_of(const std::string& path) {
 
 namespace {
 
-std::optional<elf::Identity> identity_for(std::optional<uid_t> user, pid_t pid, const target::Mapping& m) {
+std::optional<elf::Identity> identity_for(std::optional<proxy::Owner> user, pid_t pid, const target::Mapping& m) {
   for (const std::string& name : names_of(pid, m))
     if (const auto status = proxy::status_of(user, name)) return elf::Identity{status->st_dev, status->st_ino};
   return std::nullopt;

@@ -19,7 +19,7 @@ bool may_look_at_others() {
   return may;
 }
 
-std::optional<uid_t> Foreign::user() const {
+std::optional<Owner> Foreign::user() const {
   constexpr std::int64_t kHolds = 100'000'000;
   const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
   if (const std::int64_t then = looked_at_; then == 0 || now - then >= kHolds) {
@@ -29,7 +29,7 @@ std::optional<uid_t> Foreign::user() const {
     looked_at_ = now;
   }
   const uid_t user = user_;
-  return user != kOwn ? std::optional(user) : std::nullopt;
+  return user != kOwn ? std::optional(Owner(user, pid_)) : std::nullopt;
 }
 
 }  // namespace uprobe::proxy

@@ -13,6 +13,14 @@
 
 namespace uprobe::proxy {
 
+// Whom an order concerns: a process and its user. Orders that do not come back hold up further ones for the same process, and many of them all
+// for the same user. pid 0: any process of the user's.
+struct Owner {
+  Owner(uid_t its_user, pid_t its_pid = 0) : user(its_user), pid(its_pid) {}
+  uid_t user;
+  pid_t pid;
+};
+
 // Whether this process may look at those of other users at all.
 bool may_look_at_others();
 
@@ -28,8 +36,8 @@ class Foreign {
   }
   ~Foreign() = default;
 
-  // The user; nothing: the process is the tool's own user's, or gone.
-  std::optional<uid_t> user() const;
+  // Nothing: the process is the tool's own user's, or gone.
+  std::optional<Owner> user() const;
 
  private:
   static constexpr uid_t kOwn = ~uid_t{0};  // no user has it

@@ -13,7 +13,6 @@
 #include <cstring>
 #include <memory>
 
-#include "engine/proxy/foreign.h"
 #include "engine/proxy/proxy.h"
 
 namespace uprobe::proxy {
@@ -69,7 +68,7 @@ class Asking : public Order {
 
 }  // namespace
 
-MappingAnswers ask_mappings(std::optional<uid_t> user, const std::string& maps, std::uint64_t flags, std::uint64_t at,
+MappingAnswers ask_mappings(std::optional<Owner> user, const std::string& maps, std::uint64_t flags, std::uint64_t at,
                             std::size_t most) {
   const auto asking = std::make_shared<Asking>(maps, flags, at, most);
   const bool is_barred = user && !may_look_at_others();

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/proxy/foreign.h"
+
 namespace uprobe::proxy {
 
 // struct procmap_query, which older headers do not have.
@@ -31,7 +33,7 @@ struct MappingAnswers {
   bool is_over;      // there are no further ones
 };
 // Mappings from an address on, `most` of them at most. `maps` is the path of a file /proc/PID/maps. user: of the process (foreign.h).
-MappingAnswers ask_mappings(std::optional<uid_t> user, const std::string& maps, std::uint64_t flags, std::uint64_t at,
+MappingAnswers ask_mappings(std::optional<Owner> user, const std::string& maps, std::uint64_t flags, std::uint64_t at,
                             std::size_t most);
 
 }  // namespace uprobe::proxy

@@ -2,18 +2,21 @@
 #include "engine/proxy/memory.h"
 
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/kcmp.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include "engine/proxy/foreign.h"
+#include "engine/base/procfs.h"
 #include "engine/proxy/proxy.h"
 
 namespace uprobe::proxy {
@@ -89,7 +92,7 @@ class Writing : public Access {
 
 // What the order says is wrong, where it was carried out.
 template <class Made>
-int result_of(const std::shared_ptr<Made>& order, uid_t user) {
+int result_of(const std::shared_ptr<Made>& order, Owner user) {
   const Outcome outcome = carry_out(order, user);
   if (outcome == Outcome::done) return order->error();
   return outcome == Outcome::silent ? ETIMEDOUT : ENOTSUP;
@@ -118,6 +121,35 @@ class ReadingFile : public Order {
   std::string text_;
   std::size_t size_ = 0;
   int error_ = 0;
+};
+
+class ReadingLink : public Order {
+ public:
+  explicit ReadingLink(std::string path) : path_(std::move(path)) {}
+
+  void carry_out(Place&) override { size_ = ::syscall(SYS_readlink, path_.c_str(), text_.data(), text_.size()); }
+  std::string text() const { return std::string(text_.data(), static_cast<std::size_t>(std::max(size_, 0L))); }
+
+ private:
+  const std::string path_;
+  std::array<char, PATH_MAX> text_{};
+  long size_ = 0;
+};
+
+class Comparing : public Order {
+ public:
+  Comparing(pid_t one, pid_t other) : one_(one), other_(other) {}
+
+  void look() {
+    compared_ = ::syscall(SYS_kcmp, one_, other_, KCMP_VM, 0, 0);
+    if (compared_ < 0 && errno == ESRCH) compared_ = 1;
+  }
+  void carry_out(Place&) override { look(); }
+  std::optional<bool> answer() const { return compared_ < 0 ? std::nullopt : std::optional(compared_ == 0); }
+
+ private:
+  const pid_t one_, other_;
+  long compared_ = 1;
 };
 
 class Opening : public Order {
@@ -172,7 +204,7 @@ class AskingForStatus : public Order {
 
 }  // namespace
 
-int read_memory(uid_t user, int memory, std::span<const ReadPiece> pieces) {
+int read_memory(Owner user, int memory, std::span<const ReadPiece> pieces) {
   std::vector<Part> parts;
   for (const ReadPiece& piece : pieces) parts.push_back({piece.from, std::vector<std::uint8_t>(piece.to.size())});
   const auto order = std::make_shared<Access>(SYS_pread64, memory, std::move(parts));
@@ -181,13 +213,13 @@ int read_memory(uid_t user, int memory, std::span<const ReadPiece> pieces) {
   return 0;
 }
 
-int write_memory(uid_t user, int memory, std::span<const MemoryPiece> pieces) {
+int write_memory(Owner user, int memory, std::span<const MemoryPiece> pieces) {
   std::vector<Part> parts;
   for (const MemoryPiece& piece : pieces) parts.push_back({piece.at, {piece.bytes.begin(), piece.bytes.end()}});
   return result_of(std::make_shared<Writing>(memory, std::move(parts)), user);
 }
 
-Result<std::string> read_file(uid_t user, const std::string& path, std::size_t limit) {
+Result<std::string> read_file(Owner user, const std::string& path, std::size_t limit) {
   for (std::size_t room = kStep;; room = std::min(room * 4, limit + 1)) {
     const auto order = std::make_shared<ReadingFile>(path, room);
     const int error = result_of(order, user);
@@ -198,7 +230,35 @@ Result<std::string> read_file(uid_t user, const std::string& path, std::size_t l
   }
 }
 
-std::optional<bool> gives_privileges(std::optional<uid_t> user, const std::string& path) {
+std::optional<bool> share_memory(pid_t one, pid_t other) {
+  auto owner = Foreign(one).user();
+  if (!owner) owner = Foreign(other).user();
+  const auto order = std::make_shared<Comparing>(one, other);
+  const Outcome outcome = owner ? carry_out(order, *owner) : Outcome::impossible;
+  if (outcome == Outcome::impossible) order->look();
+  return outcome != Outcome::silent ? order->answer() : false;
+}
+
+void stand_in_for_procfs() {
+  const auto read = [](pid_t pid, const std::string& path) -> std::optional<Result<std::string>> {
+    const auto owner = Foreign(pid).user();
+    if (!owner) return std::nullopt;
+    auto text = read_file(*owner, path, kMostText);
+    if (!text && text.error().err == ENOTSUP) return std::nullopt;
+    return text;
+  };
+  const auto link = [](pid_t pid, const std::string& path) -> std::optional<std::string> {
+    const auto owner = Foreign(pid).user();
+    const auto order = std::make_shared<ReadingLink>(path);
+    const Outcome outcome = owner ? carry_out(order, *owner) : Outcome::impossible;
+    if (outcome == Outcome::impossible) return std::nullopt;
+    return outcome == Outcome::done ? order->text() : std::string();
+  };
+  static const bool is_done = (procfs::read_by({.read = read, .link = link}), true);
+  static_cast<void>(is_done);
+}
+
+std::optional<bool> gives_privileges(std::optional<Owner> user, const std::string& path) {
   const auto order = std::make_shared<AskingForPrivileges>(path);
   const Outcome outcome = user ? carry_out(order, *user) : Outcome::impossible;
   if (outcome == Outcome::silent) return std::nullopt;
@@ -232,7 +292,7 @@ Result<Fd> open_of(pid_t pid, const std::string& path, int flags) {
   return file ? Result<Fd>(std::move(file)) : system_error("open " + path, errno);
 }
 
-std::optional<struct stat> status_of(std::optional<uid_t> user, const std::string& path) {
+std::optional<struct stat> status_of(std::optional<Owner> user, const std::string& path) {
   if (user) {
     const auto order = std::make_shared<AskingForStatus>(path);
     const int error = result_of(order, *user);

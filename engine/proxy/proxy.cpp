@@ -43,7 +43,8 @@ constexpr std::chrono::milliseconds kLittlePatience = 100ms;  // for a while aft
 constexpr auto kWhile = 60s;
 constexpr auto kMostPatience = 3s;  // with one that gets on, or that the kernel does not let run
 
-constexpr std::size_t kMostLeft = 64;
+constexpr std::size_t kMostLeft = 64, kMostInsisting = 128;  // of all users
+constexpr std::size_t kMostOfUser = 4;
 
 template <class Id>
 class LockedSet {
@@ -56,9 +57,10 @@ class LockedSet {
     const std::lock_guard lock(lock_);
     if (const auto one = ids_.find(id); one != ids_.end()) ids_.erase(one);
   }
-  bool has(Id id) {
+  bool has(Id id) { return count(id) != 0; }
+  std::size_t count(Id id) {
     const std::lock_guard lock(lock_);
-    return ids_.count(id) != 0;
+    return ids_.count(id);
   }
   std::size_t size() {
     const std::lock_guard lock(lock_);
@@ -80,6 +82,11 @@ LockedSet<uid_t>& silent() {
   static auto& all = *new LockedSet<uid_t>;
   return all;
 }
+// The processes that they were for.
+LockedSet<pid_t>& silent_ones() {
+  static auto& all = *new LockedSet<pid_t>;
+  return all;
+}
 std::atomic<Clock::time_point> impatient_until{Clock::time_point::min()};
 
 void wait_for_change(Number& number, std::uint32_t old, const timespec* how_long) {
@@ -94,7 +101,7 @@ struct Lane {
   std::atomic<bool> is_left{false};  // by its thread: the proxy ends
   std::atomic<bool> has_ended{false};
   std::atomic<Clock::time_point> crowded_until{Clock::time_point::min()};
-  uid_t user = 0;                      // of the last order
+  Owner owner{0};                      // of the last order
   std::atomic<bool> is_silent{false};  // its user is among the silent ones
   std::atomic<pid_t> pid{0};
   const pid_t tool = ::getpid();
@@ -169,7 +176,9 @@ int serve(void* of) {
 
 // Called by whichever of the two threads sees last that the proxy has ended and that its order was left.
 void forgive(Lane& lane) {
-  if (lane.has_ended && lane.is_silent.exchange(false)) silent().remove(lane.user);
+  if (!lane.has_ended || !lane.is_silent.exchange(false)) return;
+  silent().remove(lane.owner.user);
+  silent_ones().remove(lane.owner.pid);
 }
 
 void await_end(const std::shared_ptr<Lane>& lane) {
@@ -236,6 +245,7 @@ bool wants_to_run(pid_t pid) {
 }
 
 thread_local std::chrono::milliseconds t_patience = kPatience;
+thread_local bool t_insists = false;
 
 Clock::duration patience() {
   return Clock::now() < impatient_until.load() ? std::min(kLittlePatience, t_patience) : t_patience;
@@ -260,6 +270,13 @@ bool await_done(Lane& lane, const Order& order, std::uint32_t number) {
   return true;
 }
 
+bool is_held_up(Owner owner) {
+  if (silent().size() >= (t_insists ? kMostInsisting : kMostLeft)) return true;
+  const std::size_t of_user = silent().count(owner.user);
+  if (of_user == 0) return false;
+  return owner.pid == 0 || silent_ones().has(owner.pid) || (of_user >= kMostOfUser && !t_insists);
+}
+
 void take_made(const Lane& lane, Order& order) {
   if (order.made < 0) return;
   const Fd proxy(static_cast<int>(::syscall(SYS_pidfd_open, lane.pid.load(), 0)));
@@ -268,23 +285,26 @@ void take_made(const Lane& lane, Order& order) {
 
 }  // namespace
 
-Outcome carry_out(const std::shared_ptr<Order>& order, uid_t user) {
+Outcome carry_out(const std::shared_ptr<Order>& order, Owner owner) {
   thread_local OwnLane own;
-  if (silent().size() >= kMostLeft || silent().has(user)) return Outcome::silent;
+  if (is_held_up(owner)) return Outcome::silent;
   const auto lane = own.get();
   if (lane == nullptr) return Outcome::impossible;
-  lane->order = order, lane->user = user;
+  lane->order = order, lane->owner = owner;
   const std::uint32_t number = lane->asked.fetch_add(1, std::memory_order_release) + 1;
   wake(lane->asked);
   if (await_done(*lane, *order, number)) return take_made(*lane, *order), lane->order = nullptr, Outcome::done;
   if (lane->pid < 0) return Outcome::impossible;
-  silent().add(user);
+  silent().add(owner.user);
+  silent_ones().add(owner.pid);
   impatient_until = Clock::now() + kWhile;
   lane->is_silent = true;
   own.forget();
   forgive(*lane);
   return Outcome::silent;
 }
+
+void insist() { t_insists = true; }
 
 void limit_patience(std::chrono::milliseconds patience) { t_patience = patience; }
 

@@ -7,8 +7,8 @@
 //       Order, number n   ---asked--->      carry_out()
 //       waits, not for long  <---done---    number n
 //
-// While a user's order has not come back no other one is begun for the same user, so that each user keeps one proxy at most (for each
-// thread of the tool).
+// While an order has not come back no other one is begun for the same process; and while several for one user have not come back, none for that
+// user, so that each user keeps a few proxies at most.
 //
 // Each thread has a proxy of its own from its first order on. A proxy has none of the tool's descriptors, so that a reader of the
 // tool's output sees its end; it ends with its thread or, as soon as its system call lets it, with the tool.
@@ -22,6 +22,7 @@
 #include <memory>
 
 #include "engine/base/fd.h"
+#include "engine/proxy/foreign.h"
 
 namespace uprobe::proxy {
 
@@ -56,8 +57,11 @@ enum class Outcome {
   silent,      // its system call has not returned in time: nothing of the order may be used
   impossible,  // there is no proxy: no process can be made
 };
-// Carries out an order that `user` can delay.
-Outcome carry_out(const std::shared_ptr<Order>& order, uid_t user);
+// Carries out an order that its owner can delay.
+Outcome carry_out(const std::shared_ptr<Order>& order, Owner owner);
+
+// This thread's orders are begun also where many others for the same user have not come back: what it does must not be held up by that.
+void insist();
 
 // How long this thread waits for an order that does not get on, and ten times as long for one that does. After an order that was left, all
 // threads wait for a tenth of a second at most, for a minute.

@@ -73,7 +73,8 @@ bool DomainGuard::rests(std::chrono::milliseconds pace) {
 void DomainGuard::loop() {
   const auto pace = area_.has_switches() ? kSwitchPace : kLookPace;
   auto next_look = Clock::now();
-  proxy::limit_patience(100ms);  // others wait for the look to end
+  proxy::limit_patience(50ms);  // others wait for the look to end
+  proxy::insist();
   do {
     static_cast<void>(catch_resource_exhaustion([&] {
       carrier_.step(domains_);
@@ -176,6 +177,8 @@ std::optional<MoveFailure> DomainGuard::move(pid_t pid, std::optional<std::size_
   std::optional<MoveFailure> failure;
   start_signal_masked_thread(
       [&] {
+        proxy::limit_patience(50ms);
+        proxy::insist();
         const Status made = catch_resource_exhaustion([&] { return failure = move_to_part(pid, area_, part), ok(); });
         if (!made) failure = MoveFailure{.error = made.error()};
       },

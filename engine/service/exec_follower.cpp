@@ -205,7 +205,7 @@ namespace {
 // Valgrind executes the program in translation, and would not pass its breakpoints on.
 bool is_valgrind(pid_t pid) {
   const auto environment = proxy::read_of(pid, procfs::path(pid, "environ"));
-  return procfs::link(procfs::path(pid, "exe")).ends_with("-linux") && environment &&
+  return procfs::link(pid, "exe").ends_with("-linux") && environment &&
          ('\0' + *environment).find(std::string("\0VALGRIND_LAUNCHER=", 19)) != std::string::npos;
 }
 

@@ -271,7 +271,7 @@ Status MailService::load(target::PtraceTarget& target, const Credentials& creden
   SeenExec exec{.pid = pid,
                 .ns = trace::TaskNames::now_ns(),
                 .comm = name.empty() ? procfs::name_of(pid) : name,
-                .exe = procfs::link(procfs::path(pid, "exe"))};
+                .exe = procfs::link(pid, "exe")};
   const auto hook_note = add_library_hook(target, files_, probes_);
   if (!hook_note) return hook_note.error();
   if (!hook_note->empty()) note_failure(*hook_note);

@@ -7,6 +7,7 @@
 #include "engine/inject/preloaded.h"
 #include "engine/pictures/counters.h"
 #include "engine/process/processes.h"
+#include "engine/proxy/memory.h"
 #include "engine/resolve/programs.h"
 #include "engine/service/course.h"
 #include "engine/session/attacher.h"
@@ -150,6 +151,7 @@ Session& Session::operator=(Session&&) noexcept = default;
 Session::~Session() = default;
 
 Result<Session> Session::prepare(const SessionOptions& options) {
+  proxy::stand_in_for_procfs();
   const std::uint64_t ring_bytes = options.ring_bytes.value_or(shared::kMaxRingBytes);
   if (ring_bytes < shared::kMinRingBytes || ring_bytes > shared::kMaxRingBytes)
     return Error{.code = Code::limit, .text = "ring size out of range: allowed are 8K to 1G"};

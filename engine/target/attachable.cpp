@@ -2,7 +2,6 @@
 #include "engine/target/attachable.h"
 
 #include <elf.h>
-#include <linux/kcmp.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include "engine/base/procfs.h"
 #include "engine/base/regular_file.h"
 #include "engine/base/roles.h"
+#include "engine/proxy/memory.h"
 #include "engine/target/process_list.h"
 #include "engine/target/process_stat.h"
 #include "engine/target/seccomp.h"
@@ -63,8 +63,6 @@ Status check_threads(pid_t pid, bool trusts_filters) {
   }
   return ok();
 }
-
-bool share_memory(pid_t one, pid_t other) { return ::syscall(SYS_kcmp, one, other, KCMP_VM, 0, 0) == 0; }
 
 // A child of vfork has its parent's memory until it has called execve.
 template <class Condition>
@@ -144,7 +142,7 @@ Status check_attachable(pid_t pid, bool trusts_filters) {
 bool borrows_memory(pid_t pid) {
   const auto status = procfs::read(pid, "status");
   const auto parent = status ? static_cast<pid_t>(procfs::number(*status, "PPid")) : 0;
-  return parent != 0 && share_memory(pid, parent);
+  return parent != 0 && proxy::share_memory(pid, parent).value_or(false);
 }
 
 // A breakpoint in shared memory would kill a process that has no handler for it.
@@ -153,14 +151,15 @@ Status check_lending(pid_t pid) {
     const auto children = procfs::read(pid, tid, "children");
     std::istringstream words(children ? *children : std::string());
     for (pid_t child = 0; words >> child;)
-      if (!await([&] { return !share_memory(pid, child); }))
+      if (!await([&] { return !proxy::share_memory(pid, child).value_or(false); }))
         return refused(pid, "shares its memory with " + procfs::called(child));
   }
   return ok();
 }
 
 bool lends_memory(pid_t pid) {
-  return std::ranges::any_of(children_of(pid), [pid](pid_t child) { return share_memory(pid, child); });
+  return std::ranges::any_of(children_of(pid),
+                             [pid](pid_t child) { return proxy::share_memory(pid, child).value_or(false); });
 }
 
 bool may_lend_memory(pid_t pid, pid_t tid) {
@@ -168,8 +167,7 @@ bool may_lend_memory(pid_t pid, pid_t tid) {
   if (!children) return true;
   std::istringstream words(*children);
   for (pid_t child = 0; words >> child;) {
-    const long compared = ::syscall(SYS_kcmp, pid, child, KCMP_VM, 0, 0);
-    if (compared == 0 || (compared < 0 && errno != ESRCH)) return true;
+    if (proxy::share_memory(pid, child).value_or(true)) return true;
   }
   return false;
 }

@@ -48,7 +48,7 @@ bool is_stopped(pid_t tool) {
   return stat && stat->state == 'T';
 }
 
-std::string program_of(pid_t pid) { return procfs::link(procfs::path(pid, "exe")); }
+std::string program_of(pid_t pid) { return procfs::link(pid, "exe"); }
 
 struct Guarded {
   pid_t tool, waiting;

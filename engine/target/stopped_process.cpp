@@ -59,6 +59,7 @@ Result<std::unique_ptr<StoppedProcess>> StoppedProcess::hold(pid_t pid, std::chr
   std::unique_ptr<StoppedProcess> process(new StoppedProcess(files.take(), patience));
   process->look_at_sleepers();
   RETURN_IF_ERROR(process->hold_all());
+  RETURN_IF_ERROR(process->check_dispatch());
   const auto stat = stat_of(pid);
   if (process->threads_.empty()) return stat && !has_ended(*stat) ? in_execve() : process_ended();
   // It may have called execve before it was stopped. The thread that did may have the first one's id now, and have no tracer.
@@ -99,6 +100,20 @@ StoppedProcess::~StoppedProcess() { let_go(); }
 
 std::vector<pid_t> StoppedProcess::wanted_threads() const {
   return only_ != 0 ? std::vector<pid_t>{only_} : threads_of(pid());
+}
+
+// Syscall User Dispatch sends SIGSYS for calls that are made elsewhere than in the program's own range (Documentation/admin-guide/
+// syscall-user-dispatch.rst): the calls that attaching needs would end the process. Kernels before 6.4 do not tell.
+Status StoppedProcess::check_dispatch() const {
+  constexpr auto kGetConfig = static_cast<__ptrace_request>(0x4211);  // PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG
+  struct {
+    std::uint64_t mode, selector, offset, length;
+  } config{};
+  for (const Thread& t : threads_)
+    if (::ptrace(kGetConfig, t.tid, as_data(sizeof config), &config) == 0 && config.mode != 0)
+      return Error{.code = Code::refused,
+                   .text = "uses Syscall User Dispatch, which would end it for the system calls that attaching needs"};
+  return ok();
 }
 
 Status StoppedProcess::hold_all() {

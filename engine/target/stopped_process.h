@@ -91,6 +91,7 @@ class StoppedProcess : public Target {
       : files_(std::move(files)), patience_(patience) {}
   void look_at_sleepers();
   std::optional<Sleep> sleep_until_now(pid_t tid);
+  Status check_dispatch() const;
   Status hold_all();
   int seize(pid_t tid);
   Result<bool> seize_new(std::vector<pid_t>& stopping);
@@ -121,7 +122,7 @@ class StoppedProcess : public Target {
   std::chrono::milliseconds patience_;
   pid_t only_ = 0;                   // the one thread that is to be held; 0: all
   std::map<pid_t, Sleep> sleepers_;  // before the stop
-  std::set<pid_t> judged_;  // threads that were there before the stop, and execute the process's code
+  std::set<pid_t> judged_;           // threads that were there before the stop, and execute the process's code
   mutable std::map<pid_t, bool> filtered_;
   std::vector<Thread> threads_;
   std::vector<pid_t> seized_;                          // also those that have not stopped

@@ -142,7 +142,7 @@ Mapping mapping_of(const proxy::MappingQuery& answer) {
 }
 
 // The shared mappings of files; nothing: the kernel does not answer such questions.
-std::optional<std::vector<Mapping>> ask_for_shared_files(std::optional<uid_t> user, const std::string& maps) {
+std::optional<std::vector<Mapping>> ask_for_shared_files(std::optional<proxy::Owner> user, const std::string& maps) {
   constexpr std::size_t kMost = 65536, kOneLook = 16;  // of a program that changes them all the time, for ever
   constexpr std::uint64_t kWhich = proxy::kMappingShared | proxy::kMappingOfFile | proxy::kMappingOrNext;
   std::vector<Mapping> found;
@@ -157,7 +157,7 @@ std::optional<std::vector<Mapping>> ask_for_shared_files(std::optional<uid_t> us
 }
 
 // A name with a line break is another one in the text of all mappings.
-std::optional<Mapping> ask_for(std::optional<uid_t> user, const std::string& maps, Addr address) {
+std::optional<Mapping> ask_for(std::optional<proxy::Owner> user, const std::string& maps, Addr address) {
   const proxy::MappingAnswers answers = proxy::ask_mappings(user, maps, 0, address.value, 1);
   if (answers.found.empty() || answers.name.find('\n') != std::string::npos) return std::nullopt;
   Mapping found = mapping_of(answers.found.front());

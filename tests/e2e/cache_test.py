@@ -24,7 +24,8 @@ class Cache(harness.TestCase):
 
     def entries(self):
         folder = os.path.join(self.caches, "uprobe-run")
-        return {name: os.path.join(folder, name) for name in os.listdir(folder)} if os.path.isdir(folder) else {}
+        names = set(os.listdir(folder)) - {"secret"} if os.path.isdir(folder) else ()
+        return {name: os.path.join(folder, name) for name in names}
 
     def test_later_runs_see_the_same(self):
         plain = self.run_once("--no-cache")

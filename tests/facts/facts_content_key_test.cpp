@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <random>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,16 @@
 
 namespace uprobe::facts {
 namespace {
+
+const Secret kSecret = [] {
+  std::mt19937_64 random(7);
+  Secret secret;
+  for (std::uint64_t& word : secret.words) word = random();
+  return secret;
+}();
+ContentKey key_of(std::span<const std::uint8_t> bytes, const ContentKey& seed = {}) {
+  return facts::key_of(bytes, kSecret, seed);
+}
 
 TEST(ContentKey, EveryBitCounts) {
   for (const std::size_t size : {1, 7, 64, 65, 200}) {
@@ -50,6 +61,15 @@ TEST(ContentKey, ASeedMakesAnotherKey) {
   EXPECT_NE(key_of(bytes, {}), key_of(bytes, {1, 0}));
   EXPECT_NE(key_of(bytes, {1, 0}), key_of(bytes, {0, 1}));
   EXPECT_EQ(key_of(bytes, {1, 0}), key_of(bytes, {1, 0}));
+}
+
+TEST(ContentKey, ASecretMakesAnotherKey) {
+  const std::vector<std::uint8_t> bytes(100, 7);
+  for (std::size_t i = 0; i < kSecret.words.size(); ++i) {
+    Secret other = kSecret;
+    other.words[i] ^= 1;
+    EXPECT_NE(facts::key_of(bytes, kSecret), facts::key_of(bytes, other)) << i;
+  }
 }
 
 TEST(ContentKey, TextIsOfDigits) { EXPECT_EQ((ContentKey{0x1234, 0xf}).text(), "0000000000001234000000000000000f"); }

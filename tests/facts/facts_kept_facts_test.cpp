@@ -43,7 +43,8 @@ class KeptFacts : public testing::Test {
   }
   fs::path entry() const {
     std::vector<fs::path> all;
-    for (const auto& one : fs::directory_iterator(folder_)) all.push_back(one.path());
+    for (const auto& one : fs::directory_iterator(folder_))
+      if (one.path().filename() != "secret") all.push_back(one.path());
     EXPECT_EQ(all.size(), 1U);
     return all.empty() ? fs::path() : all[0];
   }
@@ -79,7 +80,7 @@ TEST_F(KeptFacts, AreTheUsersOwn) {
 
 TEST_F(KeptFacts, AreNoneWhereNothingIsKept) {
   keep_facts_in("");
-  EXPECT_FALSE(are_kept());
+  EXPECT_FALSE(key_of_file(facts_, 0));
   keep(kFile, "flow", facts_);
   EXPECT_FALSE(find(kFile, "flow"));
   EXPECT_FALSE(fs::exists(folder_));
@@ -112,7 +113,8 @@ TEST_F(KeptFacts, AnEntryUnderAnotherNameIsNone) {
   const fs::path first = entry();
   keep(kOther, "flow", Facts{9});
   for (const auto& one : fs::directory_iterator(folder_))
-    if (one.path() != first) fs::copy_file(one.path(), first, fs::copy_options::overwrite_existing);
+    if (one.path() != first && one.path().filename() != "secret")
+      fs::copy_file(one.path(), first, fs::copy_options::overwrite_existing);
   fs::permissions(first, fs::perms::owner_read | fs::perms::owner_write);
   EXPECT_FALSE(find(kFile, "flow"));
 }
@@ -157,11 +159,38 @@ TEST_F(KeptFacts, AnotherUsersFolderIsNotUsed) {
   ASSERT_EQ(::chown(folder_.c_str(), kStranger, kStranger), 0);
   EXPECT_FALSE(find(kFile, "flow"));
   keep(kOther, "flow", facts_);
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 2) << "the secret and the entry";
   fs::remove_all(folder_.parent_path());
+  keep_facts_in(folder_);
   ASSERT_EQ(::chown(home_.c_str(), kStranger, kStranger), 0);
   keep(kFile, "flow", facts_);
   EXPECT_FALSE(fs::exists(folder_.parent_path())) << "a folder that the other user could not write to";
+}
+
+TEST_F(KeptFacts, NoFolderIsMadeWhereALinkLeads) {
+  const fs::path there = home_ / "there";
+  fs::create_directory(there);
+  fs::create_directory_symlink(there, home_ / "caches");
+  keep(kFile, "flow", facts_);
+  EXPECT_TRUE(fs::is_empty(there));
+  keep_facts_in(home_ / "caches" / "more" / "uprobe-run");
+  keep(kFile, "flow", facts_);
+  EXPECT_TRUE(fs::is_empty(there));
+}
+
+TEST_F(KeptFacts, AnotherSecretHasOtherEntries) {
+  const auto key = key_of_file(facts_, 1);
+  ASSERT_TRUE(key);
+  EXPECT_EQ(key_of_file(facts_, 1), key);
+  EXPECT_NE(key_of_file(facts_, 2), key);
+  EXPECT_NE(key_of_file(Facts{1, 2, 3, 4, 6}, 1), key);
+  keep(*key, "flow", facts_);
+  keep_facts_in(folder_);
+  EXPECT_EQ(key_of_file(facts_, 1), key) << "the next run has the same";
+  fs::remove(folder_ / "secret");
+  keep_facts_in(folder_);
+  EXPECT_NE(key_of_file(facts_, 1), key);
+  EXPECT_FALSE(find(*key, "flow"));
 }
 
 TEST_F(KeptFacts, TheOldestGoWhereThereAreTooMany) {

@@ -265,7 +265,8 @@ TEST(Foreign, IsAProcessOfAnotherUser) {
   }
   const Foreign theirs(child);
   for (int looks = 0; !theirs.user() && looks < 10000; ++looks) ::usleep(1000);
-  EXPECT_EQ(theirs.user(), kUser);
+  ASSERT_TRUE(theirs.user());
+  EXPECT_EQ(theirs.user()->user, kUser);
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
 }
