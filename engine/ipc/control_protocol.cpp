@@ -43,6 +43,7 @@ Result<Connection> find_session(const std::string& session) {
     auto peer = peer_of(socket->get());
     if (!peer) return peer.error();
     if (peer->uid != ::geteuid()) return not_this_users(session);
+    RETURN_IF_ERROR(check_namespaces(*peer));
     return Connection{socket.take(), peer.take()};
   }
   return why;
@@ -168,8 +169,13 @@ Result<Reply> ask_session(const std::string& session, const std::vector<Command>
     return Error{.code = Code::usage, .text = "a session is a process id or a name", .where = session};
   const auto connection = find_session(session);
   if (!connection) return connection.error();
+  // Who may not look at the tool has no business with it, and learns nothing of what it says either.
+  const std::string pass = pass_of(connection->peer);
+  if (pass.empty())
+    return Error{
+        .code = Code::refused, .text = "the process at the session's socket may not be looked at", .where = session};
   // A tool that refuses the request may answer without reading it, so a failed write is not the end.
-  static_cast<void>(send_all(*connection, encode(Request{pass_of(connection->peer), commands})));
+  static_cast<void>(send_all(*connection, encode(Request{pass, commands})));
   const auto bytes = receive_all(*connection);
   if (!bytes) return bytes.error();
   if (bytes->empty())

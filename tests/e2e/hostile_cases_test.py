@@ -161,6 +161,19 @@ class OfEachTier(HostileCase):
             process.stdin.close()
             self.assertEqual(process.wait(SECONDS), 0)
 
+    def test_syscall_user_dispatch(self):
+        """The calls that attaching makes in the program ended it."""
+        program = self.compile("dispatches_its_calls", "")
+        with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            if process.stdout.readline() != b"ready\n":
+                self.skipTest("no Syscall User Dispatch here")
+            seen = harness.run([harness.tool(), "-d", "0.1", "-o", self.path("trace"), "-P", str(process.pid), "-p",
+                                f"p:x {program}:probed"], timeout=SECONDS)
+            process.stdin.close()
+            self.assertEqual(process.wait(SECONDS), 0)
+            self.assertEqual(seen.returncode, 125)
+            self.assertIn(b"uses Syscall User Dispatch", seen.stderr)
+
     def test_a_debugger_attaches_beside_vfork(self):
         """The request waits until the child of vfork is gone: before, the agent's own breakpoints stayed."""
         program = self.compile("attached_in_vfork", "")
