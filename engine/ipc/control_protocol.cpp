@@ -169,11 +169,10 @@ Result<Reply> ask_session(const std::string& session, const std::vector<Command>
     return Error{.code = Code::usage, .text = "a session is a process id or a name", .where = session};
   const auto connection = find_session(session);
   if (!connection) return connection.error();
-  // Who may not look at the tool has no business with it, and learns nothing of what it says either.
+  // A tool with more rights than this process will say so. One that can be looked at shows its pass.
   const std::string pass = pass_of(connection->peer);
-  if (pass.empty())
-    return Error{
-        .code = Code::refused, .text = "the process at the session's socket may not be looked at", .where = session};
+  if (pass.empty() && can_be_looked_at(connection->peer))
+    return Error{.code = Code::refused, .text = "the process at the session's socket is no tool", .where = session};
   // A tool that refuses the request may answer without reading it, so a failed write is not the end.
   static_cast<void>(send_all(*connection, encode(Request{pass, commands})));
   const auto bytes = receive_all(*connection);

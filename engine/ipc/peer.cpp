@@ -113,6 +113,16 @@ std::string pass_of(const Peer& peer) {
   return {};
 }
 
+// Without the rights the names of its descriptors can be listed, and none of them read. Its socket is one of them.
+bool can_be_looked_at(const Peer& peer) {
+  const std::string folder = procfs::path(peer.pid, "fd/");
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), ::closedir);
+  bool is_seen = false;
+  while (const dirent* entry = entries && !is_seen ? ::readdir(entries.get()) : nullptr)
+    is_seen = entry->d_name[0] != '.' && !procfs::link(folder + entry->d_name).empty();
+  return is_seen && peer.is_alive();
+}
+
 bool is_stopped(pid_t pid) {
   const auto stat = target::stat_of(pid);
   return stat && (stat->state == 'T' || stat->state == 't');

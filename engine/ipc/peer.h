@@ -56,6 +56,8 @@ Status make_own_pass();
 bool is_own_pass(std::string_view text);
 // The pass of another process; empty: it has none, or the kernel does not show it to this process.
 std::string pass_of(const Peer& peer);
+// Whether this process may see what descriptors a peer has.
+bool can_be_looked_at(const Peer& peer);
 
 // Whether a process is stopped (by SIGSTOP and the like, or by a debugger), so that it cannot answer.
 bool is_stopped(pid_t pid);

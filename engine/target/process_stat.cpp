@@ -57,9 +57,10 @@ bool is_kernel_thread(const ProcessStat& stat) {
 // The flags had other meanings before Linux 5.12 (PF_IO_WORKER) and 6.4 (PF_USER_WORKER), and any thread may have such a name. A thread that
 // has both can only be one of these (io_uring/io-wq.c, io_uring/sqpoll.c, kernel/vhost_task.c).
 bool is_kernels(pid_t pid, pid_t tid) {
-  constexpr std::uint64_t kWorks = 0x10 | 0x4000;
+  constexpr std::uint64_t kIoWorker = 1 << 4, kUserWorker = 1 << 14;
   const auto stat = stat_of_thread(pid, tid);
-  return stat && (stat->flags & kWorks) != 0 && (stat->name.starts_with("iou-") || stat->name.starts_with("vhost-"));
+  return stat && (stat->flags & (kIoWorker | kUserWorker)) != 0 &&
+         (stat->name.starts_with("iou-") || stat->name.starts_with("vhost-"));
 }
 
 bool has_ended(const ProcessStat& stat) { return (stat.state == 'Z' || stat.state == 'X') && stat.threads <= 1; }

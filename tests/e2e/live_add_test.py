@@ -164,7 +164,7 @@ class Silent(Door):
         for line in first.stderr:
             if line == b"uprobe-run: attached\n":
                 break
-        engine = next(pid for pid in harness.descendants(first.pid))
+        engine = next(pid for pid in harness.descendants(first.pid) if harness.name_of(pid) == "uprobe-engine")
         harness.stop(engine)
         self.addCleanup(lambda: os.path.exists(f"/proc/{engine}") and os.kill(engine, signal.SIGCONT))
         seen = self.ask("--list")
