@@ -34,8 +34,8 @@
 #include "cli/top.h"
 #include "cli/version.h"
 #include "engine/base/debuginfod.h"
-#include "engine/facts/kept_facts.h"
 #include "engine/base/process_paths.h"
+#include "engine/facts/kept_facts.h"
 
 namespace uprobe::cli {
 
