@@ -359,6 +359,7 @@ class Door(Live):
             seen = harness.run([harness.tool(), "-p", f"p:g {self.program}:g", true], env=self.environment)
             self.assertEqual(seen.returncode, 0, seen.stderr)
         os.kill(self.process.pid, signal.SIGCONT)
+        harness.wait_until(lambda: self.ask("--list").returncode == 0, "room in its queue")
         self.assertEqual(self.told("--list").count("\n"), 1)
         self.finish()
 
