@@ -231,10 +231,12 @@ Result<std::string> read_file(Owner user, const std::string& path, std::size_t l
 }
 
 std::optional<bool> share_memory(pid_t one, pid_t other) {
-  auto owner = Foreign(one).user();
-  if (!owner) owner = Foreign(other).user();
+  const auto owner = Foreign(one).user(), of_other = Foreign(other).user();
+  // Else it would be the first one whose order does not come back.
+  if (of_other && carry_out(std::make_shared<ReadingLink>(procfs::path(other, "exe")), *of_other) == Outcome::silent)
+    return false;
   const auto order = std::make_shared<Comparing>(one, other);
-  const Outcome outcome = owner ? carry_out(order, *owner) : Outcome::impossible;
+  const Outcome outcome = owner || of_other ? carry_out(order, owner ? *owner : *of_other) : Outcome::impossible;
   if (outcome == Outcome::impossible) order->look();
   return outcome != Outcome::silent ? order->answer() : false;
 }
