@@ -7,7 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <thread>
@@ -116,11 +118,17 @@ TEST(StoppedProcessTest, AProcessThatIsKilledDuringACall) {
   while (target::threads_of(child).size() < kThreads) ::usleep(1000);
   auto held = StoppedProcess::hold(child);
   ASSERT_TRUE(held) << held.error().text;
-  std::thread killer([child] {
-    while (procfs::read(child, "syscall").take().rfind(std::to_string(SYS_poll) + " ", 0) != 0) ::usleep(1000);
+  std::atomic<bool> is_over{false};
+  std::thread killer([child, &is_over] {
+    const auto is_in_call = [child](pid_t tid) {
+      const auto call = procfs::read(child, tid, "syscall");
+      return call && call->rfind(std::to_string(SYS_poll) + " ", 0) == 0;
+    };
+    while (!is_over && std::ranges::none_of(target::threads_of(child), is_in_call)) ::usleep(1000);
     ::kill(child, SIGKILL);
   });
   const auto seen = (*held)->system_call(SYS_poll, {0, 0, static_cast<std::uint64_t>(-1)});
+  is_over = true;
   killer.join();
   EXPECT_EQ(seen ? Code::usage : seen.error().code, Code::killed);
   held->reset();
