@@ -23,7 +23,8 @@ class Armer {
 
   // A process has this block from the tool: blocks of the session may have as much room from now on (block_cache.h).
   void admit(const Block& block) { state_.known.allow(block.head().point_capacity); }
-  // Admits a process that has just come, and arms it; `block` is what it was given. The target is stopped, or one of its threads waits for the tool.
+  // Admits a process that has just come, and arms it; `block` is what it was given. The target is stopped, or one of its threads waits
+  // for the tool.
   Status arm(target::Target& target, Block& block, const Changed& changed = {});
   // Does the slow part ahead of time, which needs no stopped process: reads and plans the files that are mapped there.
   void look_ahead(target::Target& target);

@@ -21,8 +21,8 @@ std::string path(pid_t pid, std::string_view file);
 std::string path(pid_t pid, pid_t tid, std::string_view file);
 
 // Most files of a process are opened by the kernel only while the process is not in the middle of an execve, which its user can make last
-// (exec_update_lock: fs/proc). Another user's ones can be read by somebody else, who is not awaited for long: nothing means that this
-// process reads them itself. Set once, before there are other threads.
+// (exec_update_lock: fs/proc). Others may read another user's ones in this process's stead, and are not awaited for long; where they
+// answer nothing, this process reads them itself. Set once, before there are other threads.
 struct Others {
   std::optional<Result<std::string>> (*read)(pid_t pid, const std::string& path) = nullptr;
   std::optional<std::string> (*link)(pid_t pid, const std::string& path) = nullptr;

@@ -146,10 +146,6 @@ std::vector<Range> ranges_of(const std::vector<Symbol>& functions, const Image& 
   return found;
 }
 
-}  // namespace
-
-namespace {
-
 // The bodies of functions.
 struct Bodies {
   std::vector<Range> frames;  // by begin

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A number of 128 bits that stands for bytes. Two files whose bytes differ have the same one by chance alone, also where somebody chooses
-// both, as long as the secret is not known: each product has a secret factor.
+// A number of 128 bits that stands for bytes. Two files whose bytes differ have the same one by chance alone, also where one author makes
+// both, as long as that author does not know the secret: each product has a secret factor.
 #pragma once
 
 #include <array>

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "engine/base/fd.h"
+#include "engine/base/regular_file.h"
 
 namespace uprobe::facts {
 namespace {
@@ -61,7 +62,7 @@ bool has_code(const dl_phdr_info& object, std::uintptr_t code) {
   return false;
 }
 
-// The description of a note is what a note segment of this process's own memory says.
+// Of a segment of notes in this process's own memory.
 void take_build_id(std::span<const std::uint8_t> notes, std::vector<std::uint8_t>& id) {
   constexpr std::size_t kAlign = 4;
   const auto padded = [](std::size_t size) { return (size + kAlign - 1) / kAlign * kAlign; };
@@ -179,24 +180,12 @@ void make_room(const Fd& folder) {
 
 // ---- an entry
 
-bool read_whole(const Fd& file, void* to, std::size_t bytes) {
-  auto* at = static_cast<std::uint8_t*>(to);
-  for (std::size_t done = 0; done < bytes;) {
-    const ssize_t n = ::read(file.get(), at + done, bytes - done);
-    if (n <= 0) return false;
-    done += static_cast<std::size_t>(n);
-  }
-  return true;
+bool read_whole(const Fd& file, void* to, std::size_t bytes, std::uint64_t offset = 0) {
+  return read_at(file, to, bytes, offset) == static_cast<ssize_t>(bytes);
 }
 
 bool write_whole(const Fd& file, const void* from, std::size_t bytes) {
-  const auto* at = static_cast<const std::uint8_t*>(from);
-  for (std::size_t done = 0; done < bytes;) {
-    const ssize_t n = ::write(file.get(), at + done, bytes - done);
-    if (n <= 0) return false;
-    done += static_cast<std::size_t>(n);
-  }
-  return true;
+  return write_all(file.get(), from, bytes) == 0;
 }
 
 bool read_secret(const Fd& folder, Secret& secret) {
@@ -234,7 +223,8 @@ std::optional<Bytes> read_entry(const Fd& file, const ContentKey& key, const Sec
                        static_cast<std::uint64_t>(status.st_size) == sizeof head + head.bytes;
   if (!is_good) return std::nullopt;
   Bytes facts{std::make_unique_for_overwrite<std::uint8_t[]>(head.bytes), head.bytes};
-  if (!read_whole(file, facts.data.get(), facts.size) || key_of(facts.span(), secret, key) != head.contents)
+  if (!read_whole(file, facts.data.get(), facts.size, sizeof head) ||
+      key_of(facts.span(), secret, key) != head.contents)
     return std::nullopt;
   if (::time(nullptr) - status.st_mtim.tv_sec > kDay) ::futimens(file.get(), nullptr);
   return facts;

@@ -30,8 +30,8 @@ class Unheard {
   // Those to look at now: for a small share of the time.
   std::vector<pid_t> due(Clock::time_point now) const {
     std::vector<pid_t> pids;
-    for (const auto& [pid, one] : all_)
-      if (now >= next_) pids.push_back(pid);
+    if (now < next_) return pids;
+    for (const auto& [pid, one] : all_) pids.push_back(pid);
     return pids;
   }
   void have_been_looked_at(Clock::time_point begun, Clock::time_point ended) {

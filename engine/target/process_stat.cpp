@@ -56,11 +56,15 @@ bool is_kernel_thread(const ProcessStat& stat) {
 
 // The flags had other meanings before Linux 5.12 (PF_IO_WORKER) and 6.4 (PF_USER_WORKER), and any thread may have such a name. A thread that
 // has both can only be one of these (io_uring/io-wq.c, io_uring/sqpoll.c, kernel/vhost_task.c).
-bool is_kernels(pid_t pid, pid_t tid) {
+bool is_kernels(const ProcessStat& thread) {
   constexpr std::uint64_t kIoWorker = 1 << 4, kUserWorker = 1 << 14;
+  return (thread.flags & (kIoWorker | kUserWorker)) != 0 &&
+         (thread.name.starts_with("iou-") || thread.name.starts_with("vhost-"));
+}
+
+bool is_kernels(pid_t pid, pid_t tid) {
   const auto stat = stat_of_thread(pid, tid);
-  return stat && (stat->flags & (kIoWorker | kUserWorker)) != 0 &&
-         (stat->name.starts_with("iou-") || stat->name.starts_with("vhost-"));
+  return stat && is_kernels(*stat);
 }
 
 bool has_ended(const ProcessStat& stat) { return (stat.state == 'Z' || stat.state == 'X') && stat.threads <= 1; }
@@ -73,7 +77,7 @@ bool has_ended(pid_t pid) {
 bool has_thread_that_cannot_stop(pid_t pid) {
   return std::ranges::any_of(threads_of(pid), [pid](pid_t tid) {
     const auto stat = stat_of_thread(pid, tid);
-    return stat && stat->state == 'D' && !is_kernels(pid, tid);
+    return stat && stat->state == 'D' && !is_kernels(*stat);
   });
 }
 

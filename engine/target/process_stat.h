@@ -35,6 +35,7 @@ ThreadRun run_of(pid_t pid, pid_t tid);
 
 // Whether a thread of a process is the kernel's: it works in the process's memory, for io_uring or vhost, and executes none of its code. Its
 // registers mean nothing.
+bool is_kernels(const ProcessStat& thread);
 bool is_kernels(pid_t pid, pid_t tid);
 
 // A zombie, and not only its first thread.

@@ -117,7 +117,7 @@ class Adversaries(harness.TestCase):
 
     @unittest.skipIf(os.geteuid() != 0, "other users need root")
     def test_an_execve_that_holds_its_lock_holds_no_command(self):
-        """It closes a descriptor whose server does not answer. Until then nobody can open files of its process in /proc."""
+        """It closes a descriptor whose server does not answer. Until then no tool can open files of its process in /proc."""
         held = os.path.join(os.path.dirname(self.mount_silent_server()), "held")
         code = f"import os; os.open({held!r}, os.O_RDONLY | os.O_CLOEXEC); os.execv('/bin/sleep', ['sleep', '1000'])"
         libc = harness.libc_of(self.program)
